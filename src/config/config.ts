@@ -1,0 +1,52 @@
+/** The configuration after loading: frozen, complete, every default applied. What the composition root reads. */
+
+import type { Rule } from '../core/rule.js';
+
+export type UpstreamConfig = {
+  readonly name: string;
+  /** Origin only (`http:` or `https:`): scheme, host, port. */
+  readonly url: URL;
+  /** Longest time to a usable connection (DNS, TCP, TLS). */
+  readonly connectTimeoutMs: number;
+  /** Longest silence from the end of the request to the response fields. */
+  readonly headersTimeoutMs: number;
+  /** Longest silence between two pieces of the response content. */
+  readonly bodyTimeoutMs: number;
+  /** Whether the upstream sees the client's `Host` (default) or its own. */
+  readonly preserveHost: boolean;
+};
+
+export type AdminConfig =
+  | { readonly kind: 'off' }
+  | { readonly kind: 'on'; readonly host: string; readonly port: number; readonly token: string | null };
+
+export type StoreConfig =
+  | { readonly kind: 'memory'; readonly maxMemoryBytes: number; readonly secret: string | null }
+  | {
+      readonly kind: 'redis';
+      /** `redis://` or `rediss://`, with user, password and database where needed. */
+      readonly url: string;
+      /** Put before every key and channel. */
+      readonly prefix: string;
+      /** Longest wait for the reply to one command. */
+      readonly commandTimeoutMs: number;
+      /** Bound of the in-process store that `onStoreDown: local` falls back to. */
+      readonly maxMemoryBytes: number;
+      readonly secret: string | null;
+    };
+
+export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
+
+export type Config = {
+  readonly listen: { readonly host: string; readonly port: number };
+  readonly admin: AdminConfig;
+  readonly store: StoreConfig;
+  readonly upstreams: ReadonlyMap<string, UpstreamConfig>;
+  /** In file order: the first that matches wins. */
+  readonly rules: readonly Rule[];
+  readonly unmatched: { readonly kind: 'upstream'; readonly name: string } | { readonly kind: 'not-found' };
+  /** CIDRs of peers whose `X-Forwarded-*` fields are believed. */
+  readonly trustedProxies: readonly string[];
+  readonly log: { readonly level: LogLevel };
+  readonly drainMs: number;
+};

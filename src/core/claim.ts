@@ -1,0 +1,62 @@
+/**
+ * The words between the gateway and a store: what a claim can answer and how a flight can end.
+ *
+ * Invariants: expected answers are values, only an outage is thrown (`StoreUnavailable`); a flight's id is a random
+ * token that its leader made before asking, so that a claim whose reply was lost can be asked again; a settlement
+ * belongs to exactly one flight.
+ */
+
+import type { SharedResponse } from './sharing.js';
+
+/** The leader's time-bound right to a key. Renewal, completion and release compare key, flight and fence. */
+export type Lease = {
+  /** Digest of the request's key: the only form of it that leaves the process. */
+  readonly key: string;
+  /** Random id of the flight. */
+  readonly flight: string;
+  /** Grows with every leader of a key; an upstream can compare it. */
+  readonly fence: number;
+  readonly leaseMs: number;
+};
+
+/** A flight of somebody else, as a follower sees it. */
+export type FlightRef = {
+  readonly key: string;
+  readonly flight: string;
+  /** Time until the lease passes unless it is renewed, by the store's clock. */
+  readonly leaseLeftMs: number;
+  /** Time since the flight began, by the store's clock. */
+  readonly ageMs: number;
+  /** How many leaders of this burst had failed before this one (`onLeaderFailure: elect`). */
+  readonly election: number;
+};
+
+/** The store's answer to "who has this key?". */
+export type ClaimResult =
+  | { readonly kind: 'leader'; readonly lease: Lease }
+  | { readonly kind: 'follower'; readonly flight: FlightRef }
+  | {
+      readonly kind: 'stored';
+      readonly flight: string;
+      readonly response: SharedResponse;
+      /** Time since the flight was completed, by the store's clock. */
+      readonly ageMs: number;
+      /** Time for which it is still kept. */
+      readonly ttlMs: number;
+    };
+
+/**
+ * How a flight ended, as its followers learn it.
+ * - `response`: the upstream answered, whole, and the answer may be shared.
+ * - `failed`: nothing was executed, for certain.
+ * - `unknown`: it may have been executed; nobody can say.
+ * - `unshareable`: the upstream answered, and its answer is for the leader's client alone.
+ */
+export type Settlement =
+  | { readonly kind: 'response'; readonly response: SharedResponse }
+  | { readonly kind: 'failed'; readonly election: number }
+  | { readonly kind: 'unknown'; readonly election: number }
+  | { readonly kind: 'unshareable'; readonly reason: string };
+
+/** What renewal, completion and release answer: the lease was still held, or it was lost and nothing was written. */
+export type Held = 'held' | 'lost';

@@ -1,0 +1,103 @@
+/**
+ * A rule is a route of the configuration with every default applied: what the rest of the gateway reads.
+ *
+ * Invariants: everything is readonly and decided at load time, so that a request is judged by the one rule object it
+ * met on arrival, whatever is reloaded meanwhile; durations are milliseconds, sizes are bytes, and the unit stands in
+ * the name.
+ */
+
+/** Where one part of a key comes from (SPEC: key parts). */
+export type KeyPart = {
+  readonly from: 'header' | 'query' | 'param' | 'cookie' | 'body' | 'form' | 'request';
+  /** Field, parameter, cookie or form name; the JSON pointer of `body`; `host`, `path`, `target` or `content` of `request`. Header names are lower case. */
+  readonly name: string;
+  /** When true, absence is a value of its own; when false it makes the key missing. */
+  readonly optional: boolean;
+};
+
+/** What separates callers from each other; `public` shares across callers. */
+export type Identity = { readonly kind: 'public' } | { readonly kind: 'parts'; readonly parts: readonly KeyPart[] };
+
+export type Match = {
+  /** Method tokens as written (they are case-sensitive, RFC 9110 section 9.1); empty: every method. */
+  readonly methods: readonly string[];
+  /** Literal segments, `:param` segments and an optional trailing `*`. */
+  readonly path: string;
+  /** Lower-case host without port, or `*.example.com`; null: any. */
+  readonly host: string | null;
+  /** Lower-case field name and the exact value or `*.suffix` pattern it must have. */
+  readonly headers: readonly { readonly name: string; readonly value: string }[];
+};
+
+export type OnMissingKey = 'pass' | 'reject';
+export type OnStoreDown = 'local' | 'pass' | 'reject';
+
+/** What every policy with a key has. */
+type Keyed = {
+  /** Namespace of the key; rules of one policy with one scope share their keys. */
+  readonly scope: string;
+  readonly key: readonly KeyPart[];
+  readonly identity: Identity;
+  readonly onMissingKey: OnMissingKey;
+  readonly onStoreDown: OnStoreDown;
+  readonly leaseMs: number;
+  readonly maxKeyBodyBytes: number;
+};
+
+export type PassPolicy = { readonly kind: 'pass' };
+
+export type CoalescePolicy = Keyed & {
+  readonly kind: 'coalesce';
+  /** The longest a follower waits. */
+  readonly waitMs: number;
+  /** Interval of the follower's safety re-read of the store. */
+  readonly pollMs: number;
+  readonly keep: { readonly kind: 'by-method' } | { readonly kind: 'fixed'; readonly keepMs: number };
+  readonly maxSharedBytes: number;
+  readonly onLeaderFailure: { readonly kind: 'fail' } | { readonly kind: 'elect'; readonly elections: number };
+  /** What followers of an unshareable response do; `by-method`: safe methods forward, others fail. */
+  readonly onUnshareable: 'by-method' | 'forward' | 'fail';
+};
+
+export type RejectPolicy = Keyed & {
+  readonly kind: 'reject';
+  readonly conflict: {
+    readonly status: 409 | 429;
+    readonly retryAfter: { readonly kind: 'computed' } | { readonly kind: 'fixed'; readonly seconds: number };
+  };
+};
+
+export type KeyedPolicy = CoalescePolicy | RejectPolicy;
+export type Policy = PassPolicy | KeyedPolicy;
+
+export type Rule = {
+  /** Unique; the label in metrics and logs. */
+  readonly name: string;
+  readonly match: Match;
+  /** Name of the upstream. */
+  readonly upstream: string;
+  readonly policy: Policy;
+};
+
+/** Safe methods, RFC 9110 section 9.2.1 and the HTTP method registry: only reading is asked for. */
+const SAFE_METHODS: ReadonlySet<string> = new Set([
+  'GET',
+  'HEAD',
+  'OPTIONS',
+  'TRACE',
+  'QUERY',
+  'PROPFIND',
+  'REPORT',
+  'SEARCH',
+]);
+
+/** Whether a method is safe. Unknown methods are not. */
+export function isSafe(method: string): boolean {
+  return SAFE_METHODS.has(method);
+}
+
+/** How long a completed response answers later duplicates, by the rule and the method (SPEC: `keep`). */
+export function keepMsOf(policy: CoalescePolicy, method: string): number {
+  if (policy.keep.kind === 'fixed') return policy.keep.keepMs;
+  return isSafe(method) ? 0 : 5_000;
+}

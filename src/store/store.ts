@@ -1,0 +1,73 @@
+/**
+ * The port between the gateway and whatever remembers who has a key.
+ *
+ * Guarantees that every adapter gives, proved by test/store/contract.ts:
+ * - One leader a key: of any number of claims on a free key, in any number of processes, exactly one answers `leader`.
+ * - A claim repeated with the same flight id answers `leader` again with the same fence: a lost reply never locks its
+ *   own owner out.
+ * - Compare, then act, atomically: `renew`, `complete` and `release` compare key, flight and fence; a lease that was
+ *   lost writes nothing and answers `lost`.
+ * - A lease ends by itself `leaseMs` after the claim or the last renewal, by the store's clock; the key is free then.
+ * - No lost wake-up: whoever was told `follower` learns that flight's settlement by a push as long as the flight's
+ *   leader settles it, and by the safety poll if the push was lost. A flight that vanished without a settlement
+ *   (lease passed, store emptied) is `unknown` to its followers.
+ * - A follower gets the settlement of the flight it joined, never that of an earlier one.
+ * - A kept response answers claims for `keepMs` from completion, by the store's clock. Bytes come back equal.
+ * - Fences grow: a later leader of a key has a larger fence than every earlier one.
+ */
+
+import type { ClaimResult, FlightRef, Held, Lease, Settlement } from '../core/claim.js';
+
+export type ClaimRequest = {
+  readonly key: string;
+  /** The asker's own random flight id, made with `newFlightId`. */
+  readonly flight: string;
+  readonly leaseMs: number;
+  /** Stored with the flight: how many leaders of this burst failed before. */
+  readonly election: number;
+  /** Whether the asker will wait for the flight if it is somebody else's: it is then registered for the wake-up. */
+  readonly join: boolean;
+};
+
+export type SettledOptions = {
+  /** Interval of the safety re-read. */
+  readonly pollMs: number;
+  /** Ends the wait: the promise then rejects with the signal's reason. */
+  readonly signal: AbortSignal;
+};
+
+export interface Store {
+  /** Asks, atomically, who has the key. */
+  claim(request: ClaimRequest): Promise<ClaimResult>;
+  /** Extends the lease to `lease.leaseMs` from now. */
+  renew(lease: Lease): Promise<Held>;
+  /**
+   * Ends the flight and tells its followers in every process. With `keepMs` above 0 and a `response`, the response
+   * answers claims for that long; otherwise the key is free at once.
+   */
+  complete(lease: Lease, settlement: Settlement, keepMs: number): Promise<Held>;
+  /**
+   * Frees the key of a flight of which nothing is to be shared. Followers in other processes, should there be any,
+   * learn `failed`. With `unlessAwaited`, a flight for which other processes wait is left alone and `awaited` is the answer.
+   */
+  release(lease: Lease, options: { readonly unlessAwaited: boolean }): Promise<Held | 'awaited'>;
+  /**
+   * Waits for the end of a flight that a claim with `join` answered as `follower`. Survives outages of the store;
+   * ends by settlement or by the signal only.
+   */
+  settled(flight: FlightRef, options: SettledOptions): Promise<Settlement>;
+  /** Resolves when the store answers, rejects with `StoreUnavailable` when it does not. */
+  ping(): Promise<void>;
+  /** Starts the adapter. A store that cannot be reached yet is not an error: it is `StoreUnavailable` until it can. */
+  open(): Promise<void>;
+  /** Ends connections and timers. Waits end with a rejection. */
+  close(): Promise<void>;
+}
+
+/** The store cannot answer now. The only thing a store throws; what to do then is the rule's `onStoreDown`. */
+export class StoreUnavailable extends Error {
+  override readonly name = 'StoreUnavailable';
+  constructor(message: string, options?: { cause: unknown }) {
+    super(message, options);
+  }
+}
