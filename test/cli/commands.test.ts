@@ -102,6 +102,8 @@ t.test('the demo stays up until it is told to end', async (t) => {
 });
 
 t.test('smoke', async (t) => {
+  // Most of the time is the slow API's: several checks may wait at once.
+  t.jobs = 3;
   const api = run(['demo', '--api', '--port', '0']);
   t.teardown(() => api.kill('SIGTERM'));
   const [, apiUrl = ''] = await api.seen(/at (http:\S+)\. Ctrl-C/);
