@@ -1,5 +1,6 @@
 /** What tests of the gateway assert again and again, in the words of the contract. */
 
+import type { Test } from 'tap';
 import type { Answered } from './client.js';
 
 /** `Cache-Status` of the one that was forwarded, and of those that got its response. */
@@ -38,11 +39,7 @@ const WITH_RETRY_AFTER: readonly string[] = [
 ];
 const TYPE = 'urn:oneflight:problem:';
 
-type Asserts = {
-  equal(found: unknown, wanted: unknown, message?: string): boolean;
-  match(found: unknown, pattern: unknown, message?: string): boolean;
-  ok(found: unknown, message?: string): boolean;
-};
+type Asserts = Pick<Test, 'equal' | 'match' | 'ok'>;
 
 /** The problem's code; null for a response that the gateway did not make itself. */
 export function problemOf(answer: Answered): string | null {

@@ -431,3 +431,17 @@ export async function startUnconnectable(t: { teardown(end: () => void): void })
   }
   return `http://127.0.0.1:${port}`;
 }
+
+/** Sends the fields and the first part at once and the other parts when `gate` opens, chunked. */
+export function chunkedInParts(parts: readonly Buffer[], gate: Gate, fields: readonly string[] = []): Behaviour {
+  return async (call) => {
+    await call.received;
+    call.head(200, 'OK', ['Content-Type', 'application/octet-stream', ...fields, 'Transfer-Encoding', 'chunked']);
+    const [first = Buffer.alloc(0), ...others] = parts;
+    call.raw(chunkBytes(first));
+    await gate.opened;
+    for (const part of others) call.raw(chunkBytes(part));
+    call.raw(lastChunkBytes());
+    call.finish();
+  };
+}
