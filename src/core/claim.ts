@@ -6,6 +6,7 @@
  * belongs to exactly one flight.
  */
 
+import { randomFillSync } from 'node:crypto';
 import type { SharedResponse } from './sharing.js';
 
 /** The leader's time-bound right to a key. Renewal, completion and release compare key, flight and fence. */
@@ -60,3 +61,19 @@ export type Settlement =
 
 /** What renewal, completion and release answer: the lease was still held, or it was lost and nothing was written. */
 export type Held = 'held' | 'lost';
+
+const ID_BYTES = 16;
+/** Random bytes are drawn by the pool: one call of the generator serves 256 flights. */
+const pool = Buffer.alloc(256 * ID_BYTES);
+let drawn = pool.length;
+
+/** A new flight's id: 128 random bits in base64url, 22 characters. */
+export function newFlightId(): string {
+  if (drawn === pool.length) {
+    randomFillSync(pool);
+    drawn = 0;
+  }
+  const id = pool.toString('base64url', drawn, drawn + ID_BYTES);
+  drawn += ID_BYTES;
+  return id;
+}

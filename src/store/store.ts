@@ -20,7 +20,7 @@ import type { ClaimResult, FlightRef, Held, Lease, Settlement } from '../core/cl
 
 export type ClaimRequest = {
   readonly key: string;
-  /** The asker's own random flight id, made with `newFlightId`. */
+  /** The asker's own random flight id, made with `newFlightId`; a new one after `StoreUnavailable`. */
   readonly flight: string;
   readonly leaseMs: number;
   /** Stored with the flight: how many leaders of this burst failed before. */

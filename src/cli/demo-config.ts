@@ -1,0 +1,83 @@
+/** The gateway of the demo: one upstream, the memory store, and the first two rules of `config/gateway.yaml`. */
+
+import type { Config } from '../config/config.js';
+import type { CoalescePolicy, RejectPolicy } from '../core/rule.js';
+
+const REFRESH: CoalescePolicy = {
+  kind: 'coalesce',
+  scope: 'session-refresh',
+  key: [{ from: 'body', name: '/refreshToken', optional: false }],
+  identity: {
+    kind: 'parts',
+    parts: [
+      { from: 'header', name: 'authorization', optional: true },
+      { from: 'header', name: 'cookie', optional: true },
+    ],
+  },
+  onMissingKey: 'pass',
+  onStoreDown: 'local',
+  leaseMs: 5_000,
+  maxKeyBodyBytes: 1_048_576,
+  waitMs: 3_000,
+  pollMs: 500,
+  keep: { kind: 'fixed', keepMs: 5_000 },
+  maxSharedBytes: 8_388_608,
+  onLeaderFailure: { kind: 'fail' },
+  onUnshareable: 'by-method',
+};
+
+const PROCEED: RejectPolicy = {
+  kind: 'reject',
+  scope: 'step-proceed',
+  key: [
+    { from: 'param', name: 'session', optional: false },
+    { from: 'param', name: 'step', optional: false },
+  ],
+  identity: { kind: 'public' },
+  onMissingKey: 'pass',
+  onStoreDown: 'reject',
+  leaseMs: 30_000,
+  maxKeyBodyBytes: 1_048_576,
+  conflict: { status: 429, retryAfter: { kind: 'computed' } },
+};
+
+/** The configuration of the demo's gateway; `port` 0 picks a free one. */
+export function demoConfig({ host, port, upstream }: { host: string; port: number; upstream: URL }): Config {
+  const everywhere = { host: null, headers: [] };
+  return {
+    listen: { host, port },
+    admin: { kind: 'off' },
+    store: { kind: 'memory', maxMemoryBytes: 16_777_216, secret: null },
+    upstreams: new Map([
+      [
+        'api',
+        {
+          name: 'api',
+          url: upstream,
+          connectTimeoutMs: 2_000,
+          headersTimeoutMs: 10_000,
+          bodyTimeoutMs: 10_000,
+          preserveHost: true,
+        },
+      ],
+    ]),
+    rules: [
+      {
+        name: 'session-refresh',
+        match: { methods: ['POST'], path: '/auth/sessions/refresh', ...everywhere },
+        upstream: 'api',
+        policy: REFRESH,
+      },
+      {
+        name: 'step-proceed',
+        match: { methods: ['POST'], path: '/sessions/:session/steps/:step/proceed', ...everywhere },
+        upstream: 'api',
+        policy: PROCEED,
+      },
+    ],
+    unmatched: { kind: 'upstream', name: 'api' },
+    trustedProxies: [],
+    log: { level: 'silent' },
+    drainMs: 1_000,
+  };
+}

@@ -1,0 +1,80 @@
+/**
+ * `oneflight start`: the gateway as a process.
+ *
+ * Invariants: nothing listens before the configuration is known to be good; the first SIGTERM or SIGINT drains, a second
+ * one ends at once; the lines that say where it listens are written at every log level but `silent`, as whoever started
+ * it with port 0 learns the port from them.
+ */
+
+import { pino } from 'pino';
+import { startGateway } from '../app.js';
+import { BAD_CONFIG, DONE, FAILED } from './exit-code.js';
+import { openConfig } from './open-config.js';
+
+export type StartOptions = {
+  readonly config: string | undefined;
+  readonly version: string;
+  readonly env: NodeJS.ProcessEnv;
+  readonly writeError: (text: string) => void;
+};
+
+type Signals = {
+  /** Settles at the first SIGTERM or SIGINT. */
+  readonly first: Promise<NodeJS.Signals>;
+  stop(): void;
+};
+
+/** Runs the gateway until a signal ends it: 0 drained, 1 failed at run time, 78 bad configuration. */
+export async function start(options: StartOptions): Promise<number> {
+  const opened = await openConfig(options.config, options.env);
+  if (opened.kind === 'bad') {
+    options.writeError(opened.report);
+    return BAD_CONFIG;
+  }
+  const { config, file, warnings } = opened;
+  const log = pino({ level: config.log.level, timestamp: pino.stdTimeFunctions.isoTime });
+  const always = log.child({}, config.log.level === 'silent' ? {} : { level: 'info' });
+  log.info({ file, version: options.version }, 'configuration');
+  for (const warning of warnings) log.warn({ file }, warning);
+
+  const signals = listenForSignals();
+  try {
+    const gateway = await startGateway(config, { version: options.version, log });
+    always.info({ listener: 'http', url: gateway.url }, 'listening');
+    if (gateway.adminUrl !== null) always.info({ listener: 'admin', url: gateway.adminUrl }, 'listening');
+    const signal = await signals.first;
+    log.info({ signal }, 'stopping');
+    await gateway.close();
+    log.info('stopped');
+    return DONE;
+  } catch (error) {
+    log.fatal({ err: error }, 'failed');
+    options.writeError(`oneflight: ${error instanceof Error ? error.message : String(error)}\n`);
+    return FAILED;
+  } finally {
+    signals.stop();
+  }
+}
+
+function listenForSignals(): Signals {
+  let seen = false;
+  let settle: (signal: NodeJS.Signals) => void = () => {};
+  const first = new Promise<NodeJS.Signals>((resolve) => {
+    settle = resolve;
+  });
+  const onSignal = (signal: NodeJS.Signals): void => {
+    // Whoever sends a second one does not want to wait for the drain.
+    if (seen) process.exit(FAILED);
+    seen = true;
+    settle(signal);
+  };
+  process.on('SIGTERM', onSignal);
+  process.on('SIGINT', onSignal);
+  return {
+    first,
+    stop: () => {
+      process.off('SIGTERM', onSignal);
+      process.off('SIGINT', onSignal);
+    },
+  };
+}

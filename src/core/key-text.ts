@@ -1,0 +1,22 @@
+/**
+ * The text of which a key is the digest: built of elements that say their kind and their length or count, so that the
+ * text of any sequence of elements can be read back in one way only, and different sequences have different texts.
+ *
+ * `s<length>:<text>` is a text, `<tag><count>:<element>…` a group of elements; other elements are one fixed letter.
+ * Lengths count code units. The digest is taken over UTF-16, which keeps every code unit.
+ */
+
+/** One text. */
+export function textElement(text: string): string {
+  return `s${text.length}:${text}`;
+}
+
+/** A group of elements under a tag (a letter that no other kind of element begins with). */
+export function groupElement(tag: string, elements: readonly string[]): string {
+  return `${tag}${elements.length}:${elements.join('')}`;
+}
+
+/** A list of texts. A list of one is the text itself: a field with one line, a parameter and a JSON string can meet. */
+export function textsElement(texts: readonly string[]): string {
+  return texts.length === 1 ? textElement(texts[0]!) : groupElement('l', texts.map(textElement));
+}

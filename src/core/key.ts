@@ -1,0 +1,116 @@
+/**
+ * The key of a request: what makes two requests duplicates of each other.
+ *
+ * Invariants: different values never give one key, equal ones always do (the text that is digested can be read back in
+ * one way only, key-text.ts); only the digest leaves this module; a request whose parts cannot be read for certain has
+ * no key rather than one it shares.
+ *
+ * A key holds the policy's kind, its scope, for coalesce what else makes responses differ (method, range, conditions),
+ * the caller's identity and the parts. Names of parts are not in it: rules of one scope share their keys by value.
+ */
+
+import { createHash, createHmac } from 'node:crypto';
+import { fieldLines } from './field-lines.js';
+import type { JsonPointer } from './json-pointer.js';
+import { type CompiledPart, compilePart, PartReader, readsContent } from './key-part.js';
+import { groupElement, textElement, textsElement } from './key-text.js';
+import type { RequestView } from './request-view.js';
+import type { KeyedPolicy } from './rule.js';
+
+export type { RequestView } from './request-view.js';
+
+/** `part` names the part as the configuration does (`body: /refreshToken`), never a value. */
+export type KeyResult =
+  | { readonly kind: 'key'; readonly digest: string }
+  | { readonly kind: 'missing'; readonly part: string }
+  | { readonly kind: 'malformed'; readonly part: string };
+
+/** First in every text, so that these digests meet none made for another purpose; the number changes with the format. */
+const DOMAIN = 'oneflight key 1';
+
+const ABSENT_ELEMENT = '-';
+const PUBLIC_ELEMENT = 'p';
+
+/** What a GET or HEAD may ask for other than the whole of the current representation (RFC 9110 sections 13.1 and 14.2). */
+const SELECTING_FIELDS = [
+  'range',
+  'if-match',
+  'if-none-match',
+  'if-modified-since',
+  'if-unmodified-since',
+  'if-range',
+] as const;
+
+/** A policy's parts made ready; null as identity: public. */
+type CompiledKey = {
+  readonly parts: readonly CompiledPart[];
+  readonly identity: readonly CompiledPart[] | null;
+  readonly pointers: readonly JsonPointer[];
+};
+
+/** Policies are frozen when loaded, so each is compiled once; a replaced one goes with its last request. */
+const compiled = new WeakMap<KeyedPolicy, CompiledKey>();
+
+/** Whether the key cannot be had without the whole content of the request. */
+export function needsContent(policy: KeyedPolicy): boolean {
+  return (
+    policy.key.some(readsContent) || (policy.identity.kind === 'parts' && policy.identity.parts.some(readsContent))
+  );
+}
+
+/** The key of a request by a policy: base64url of HMAC-SHA-256 with the secret, or of SHA-256 without one. */
+export function keyOf(policy: KeyedPolicy, view: RequestView, secret: string | null): KeyResult {
+  const { parts, identity, pointers } = compiledKey(policy);
+  const reader = new PartReader(view, pointers);
+  const elements: string[] = [];
+  for (const part of parts) {
+    const value = reader.read(part);
+    if (value.kind === 'malformed') return { kind: 'malformed', part: part.label };
+    if (value.kind === 'absent' && !part.optional) return { kind: 'missing', part: part.label };
+    elements.push(value.kind === 'absent' ? ABSENT_ELEMENT : value.element);
+  }
+  const callers: string[] = [];
+  for (const part of identity ?? []) {
+    const value = reader.read(part);
+    if (value.kind === 'malformed') return { kind: 'malformed', part: part.label };
+    callers.push(value.kind === 'absent' ? ABSENT_ELEMENT : value.element);
+  }
+  const text = groupElement('k', [
+    textElement(DOMAIN),
+    textElement(policy.kind),
+    textElement(policy.scope),
+    policy.kind === 'coalesce' ? selectionElement(view) : ABSENT_ELEMENT,
+    identity === null ? PUBLIC_ELEMENT : groupElement('i', callers),
+    groupElement('v', elements),
+  ]);
+  return { kind: 'key', digest: digestOf(text, secret) };
+}
+
+function compiledKey(policy: KeyedPolicy): CompiledKey {
+  const known = compiled.get(policy);
+  if (known !== undefined) return known;
+  const pointers: JsonPointer[] = [];
+  const compile = (part: KeyedPolicy['key'][number]) => compilePart(part, pointers);
+  const fresh: CompiledKey = {
+    parts: policy.key.map(compile),
+    identity: policy.identity.kind === 'public' ? null : policy.identity.parts.map(compile),
+    pointers,
+  };
+  compiled.set(policy, fresh);
+  return fresh;
+}
+
+/** The method and, for GET and HEAD, what they select. */
+function selectionElement({ method, fields }: RequestView): string {
+  if (method !== 'GET' && method !== 'HEAD') return groupElement('m', [textElement(method)]);
+  const selecting = SELECTING_FIELDS.map((name) => {
+    const lines = fieldLines(fields, name);
+    return lines.length === 0 ? ABSENT_ELEMENT : textsElement(lines);
+  });
+  return groupElement('m', [textElement(method), ...selecting]);
+}
+
+function digestOf(text: string, secret: string | null): string {
+  const hash = secret === null ? createHash('sha256') : createHmac('sha256', secret);
+  return hash.update(text, 'utf16le').digest('base64url');
+}

@@ -1,0 +1,111 @@
+#!/usr/bin/env node
+/** The process: arguments in, exit code out. What a command does stands in its file in `cli/`. */
+
+import { readFileSync } from 'node:fs';
+import { Command, CommanderError, InvalidArgumentError } from 'commander';
+import { demo, serveDemoApi } from './cli/demo.js';
+import { FAILED, USAGE } from './cli/exit-code.js';
+import { health } from './cli/health.js';
+import { smoke } from './cli/smoke.js';
+import { start } from './cli/start.js';
+import { validate } from './cli/validate.js';
+
+const { env } = process;
+const write = (text: string): void => void process.stdout.write(text);
+const writeError = (text: string): void => void process.stderr.write(text);
+const version = versionOf(new URL('../../package.json', import.meta.url));
+/** What commander leaves out of the options object when it was not given. */
+const absent = { config: undefined, url: undefined, vary: undefined };
+const CONFIG = [
+  '-c, --config <file>',
+  'configuration; else ONEFLIGHT_CONFIG, ./config/gateway.yaml, /etc/oneflight/gateway.yaml',
+] as const;
+
+// Not left to the event loop: after a drain nothing that is still open may keep the process alive.
+process.exit(await run(process.argv));
+
+async function run(argv: readonly string[]): Promise<number> {
+  let code = 0;
+  const program = new Command('oneflight')
+    .description('HTTP gateway: for one identity, one upstream call is in flight')
+    .version(version)
+    .showSuggestionAfterError()
+    .exitOverride();
+  const action =
+    <Options>(command: (options: Options) => Promise<number>) =>
+    async (options: Options): Promise<void> => {
+      code = await command(options).catch((error: unknown) => {
+        writeError(`oneflight: ${error instanceof Error ? error.message : String(error)}\n`);
+        return FAILED;
+      });
+    };
+
+  program
+    .command('start', { isDefault: true })
+    .description('run the gateway (the default command)')
+    .option(...CONFIG)
+    .action(action(({ config }: ConfigOption) => start({ config, version, env, writeError })));
+  program
+    .command('validate')
+    .description('check a configuration: every error with file, line and column')
+    .option(...CONFIG)
+    .action(action(({ config }: ConfigOption) => validate({ config, env, write, writeError })));
+  program
+    .command('demo')
+    .description('slow API, gateway and a burst of requests: the proof in a table')
+    .option('--once', 'end after the proof; exit code 0 when it held', false)
+    .option('--port <port>', 'port of the gateway (with --api: of the API)', portOf, 0)
+    .option('--api', 'run the slow API alone, as an upstream to try a configuration with', false)
+    .option('--host <host>', 'address of the API when it runs alone', '127.0.0.1')
+    .action(
+      action((options: DemoFlags) =>
+        options.api ? serveDemoApi({ ...options, write }) : demo({ ...options, version, write }),
+      ),
+    );
+  program
+    .command('smoke')
+    .description('check the key of a rule against the running gateway')
+    .requiredOption('--route <name>', 'name of the rule')
+    .requiredOption('--request <file>', 'request in .http form')
+    .option('--url <url>', 'the gateway; else as configured')
+    .option('--vary <part>', 'part to change for different keys, e.g. "body: /refreshToken"; else the first key part')
+    .option('--fresh <part>', 'part that clients make anew for each attempt (repeatable)', collect, [])
+    .option(...CONFIG)
+    .action(action((options: SmokeFlags) => smoke({ ...absent, ...options, env, write, writeError })));
+  program
+    .command('health')
+    .description('ask the admin listener: exit code 0 when the gateway is ready')
+    .option('--url <url>', 'the admin listener; else as configured')
+    .option(...CONFIG)
+    .action(
+      action((options: ConfigOption & { url?: string }) => health({ ...absent, ...options, env, write, writeError })),
+    );
+
+  try {
+    await program.parseAsync(argv);
+    return code;
+  } catch (error) {
+    if (!(error instanceof CommanderError)) throw error;
+    return error.exitCode === 0 ? 0 : USAGE;
+  }
+}
+
+type ConfigOption = { config?: string };
+type DemoFlags = { once: boolean; port: number; api: boolean; host: string };
+type SmokeFlags = ConfigOption & { route: string; request: string; fresh: string[]; url?: string; vary?: string };
+
+function portOf(text: string): number {
+  const port = Number(text);
+  if (!/^\d+$/.test(text) || port > 65_535) throw new InvalidArgumentError('expected a port from 0 to 65535.');
+  return port;
+}
+
+function collect(text: string, before: readonly string[]): string[] {
+  return [...before, text];
+}
+
+function versionOf(file: URL): string {
+  const manifest: unknown = JSON.parse(readFileSync(file, 'utf8'));
+  const { version: text } = manifest as { version: string };
+  return text;
+}

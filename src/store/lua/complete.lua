@@ -1,0 +1,57 @@
+-- Ends a flight that still has its key, keeps its response if asked, and tells the waiting processes.
+--
+-- KEYS[1]  the key's record
+-- KEYS[2]  the flight's result, for waiters that missed the push
+-- ARGV[1]  flight id
+-- ARGV[2]  fence
+-- ARGV[3]  frame: the settlement in bytes
+-- ARGV[4]  how long the frame answers later claims, in ms; 0: the key is free at once
+-- ARGV[5]  prefix of the processes' channels
+-- ARGV[6]  how long the result waits for its waiters, in ms
+-- ARGV[7]  largest frame in bytes that travels inside the push
+--
+-- Result: 1 held and settled (also by an earlier try of the same flight), 0 lost and nothing changed.
+--
+-- Push, to each waiting process: marker, length of the flight id as one byte, flight id, frame. Marker 'i': the frame
+-- is inline; 'f': it has to be fetched.
+
+local record = redis.call('HMGET', KEYS[1], 's', 'f', 'n')
+if record[2] ~= ARGV[1] or record[3] ~= ARGV[2] then
+  return 0
+end
+if record[1] == 'd' then
+  return 1
+end
+
+local waiting = {}
+for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+  if string.sub(field, 1, 2) == 'w:' then
+    waiting[#waiting + 1] = string.sub(field, 3)
+  end
+end
+
+local keep = tonumber(ARGV[4])
+local grace = tonumber(ARGV[6])
+redis.call('DEL', KEYS[1])
+if keep > 0 then
+  local t = redis.call('TIME')
+  local now = string.format('%.0f', t[1] * 1000000 + t[2])
+  redis.call('HSET', KEYS[1], 's', 'd', 'f', ARGV[1], 'n', ARGV[2], 'c', now, 'b', ARGV[3])
+  redis.call('PEXPIRE', KEYS[1], keep)
+end
+
+if #waiting > 0 then
+  if keep < grace then
+    redis.call('SET', KEYS[2], ARGV[3], 'PX', grace)
+  end
+  local push = string.char(#ARGV[1]) .. ARGV[1]
+  if #ARGV[3] <= tonumber(ARGV[7]) then
+    push = 'i' .. push .. ARGV[3]
+  else
+    push = 'f' .. push
+  end
+  for _, process in ipairs(waiting) do
+    redis.call('PUBLISH', ARGV[5] .. process, push)
+  end
+end
+return 1

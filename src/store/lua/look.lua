@@ -1,0 +1,25 @@
+-- What became of a flight: the safety re-read of a waiting process, and how it fetches a frame too large for a push.
+--
+-- KEYS[1]  the key's record
+-- KEYS[2]  the flight's result
+-- ARGV[1]  flight id
+-- ARGV[2]  the asker's process id, registered anew when the flight goes on
+--
+-- Result, by its first element:
+--   'S', frame          settled; the frame is 'r' when the flight was released
+--   'F', lease left ms  in flight
+--   'G'                 gone without a result
+
+local result = redis.call('GET', KEYS[2])
+if result then
+  return { 'S', result }
+end
+local record = redis.call('HMGET', KEYS[1], 's', 'f')
+if record[2] ~= ARGV[1] then
+  return { 'G' }
+end
+if record[1] == 'd' then
+  return { 'S', redis.call('HGET', KEYS[1], 'b') }
+end
+redis.call('HSET', KEYS[1], 'w:' .. ARGV[2], '')
+return { 'F', redis.call('PTTL', KEYS[1]) }

@@ -1,0 +1,45 @@
+-- Frees the key of a flight of which nothing is shared; waiting processes learn that it was released.
+--
+-- KEYS[1]  the key's record
+-- KEYS[2]  the flight's result, for waiters that missed the push
+-- ARGV[1]  flight id
+-- ARGV[2]  fence; '' when the asker never learned it, because the reply to its claim was lost
+-- ARGV[3]  '1': leave a flight alone for which processes wait
+-- ARGV[4]  prefix of the processes' channels
+-- ARGV[5]  how long the result waits for its waiters, in ms
+-- ARGV[6]  how long the flight id stays barred, in ms; 0: not at all. A claim that is still under way when its asker has
+--          given it up must not take the key when it arrives after this
+--
+-- Result: 1 held and freed, 0 lost, 2 awaited and nothing changed.
+--
+-- Push, to each waiting process: marker 'r', length of the flight id as one byte, flight id. The result is 'r' too: a
+-- follower knows the rest from its own claim.
+
+local bar = tonumber(ARGV[6])
+local record = redis.call('HMGET', KEYS[1], 's', 'f', 'n')
+if record[1] ~= 'f' or record[2] ~= ARGV[1] or (ARGV[2] ~= '' and record[3] ~= ARGV[2]) then
+  if bar > 0 then
+    redis.call('SET', KEYS[2], 'r', 'PX', bar, 'NX')
+  end
+  return 0
+end
+
+local waiting = {}
+for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+  if string.sub(field, 1, 2) == 'w:' then
+    waiting[#waiting + 1] = string.sub(field, 3)
+  end
+end
+if #waiting > 0 and ARGV[3] == '1' then
+  return 2
+end
+
+redis.call('DEL', KEYS[1])
+if #waiting > 0 or bar > 0 then
+  redis.call('SET', KEYS[2], 'r', 'PX', math.max(bar, tonumber(ARGV[5])))
+end
+local push = 'r' .. string.char(#ARGV[1]) .. ARGV[1]
+for _, process in ipairs(waiting) do
+  redis.call('PUBLISH', ARGV[4] .. process, push)
+end
+return 1

@@ -1,0 +1,185 @@
+/**
+ * The connections to Redis, and how a command is asked over one.
+ *
+ * Invariants: every command ends within its budget, whatever the server or the network does; nothing is queued while the
+ * connection is down and nothing is resent behind our back, so that "was it executed?" has one of three answers:
+ * answered, refused (certainly not executed), uncertain; a command is repeated at most once, on a dropped connection,
+ * which is why every script can be asked twice.
+ */
+
+import { readFileSync } from 'node:fs';
+import { performance } from 'node:perf_hooks';
+import { Redis } from 'ioredis';
+
+export type StoreLog = (level: 'info' | 'warn', message: string, fields: { readonly [name: string]: unknown }) => void;
+
+export type LinkOptions = {
+  /** `redis://` or `rediss://`, with user, password and database as usual. */
+  readonly url: string;
+  /** The longest that a small command takes, retry included. */
+  readonly commandTimeoutMs: number;
+  readonly log: StoreLog;
+};
+
+/** What became of a command. */
+export type Answer<T> =
+  /** `repeated`: the first try was lost, and may have been executed as well. */
+  | { readonly kind: 'answered'; readonly value: T; readonly repeated: boolean }
+  | { readonly kind: 'refused'; readonly cause: unknown }
+  | { readonly kind: 'uncertain'; readonly cause: unknown };
+
+type Argument = string | number | Buffer;
+type Script = (...keysAndArguments: Argument[]) => Promise<unknown>;
+/** Each script of lua/ under its own name; its file says what it takes and gives. Replies come as bytes. */
+export type ScriptedRedis = Redis & {
+  readonly oneflightClaimBuffer: Script;
+  readonly oneflightRenewBuffer: Script;
+  readonly oneflightCompleteBuffer: Script;
+  readonly oneflightReleaseBuffer: Script;
+  readonly oneflightLookBuffer: Script;
+};
+
+const lua = (file: string) => readFileSync(new URL(`./lua/${file}`, import.meta.url), 'utf8');
+
+const SCRIPTS = {
+  oneflightClaim: { lua: lua('claim.lua'), numberOfKeys: 2 },
+  oneflightRenew: { lua: lua('renew.lua'), numberOfKeys: 1 },
+  oneflightComplete: { lua: lua('complete.lua'), numberOfKeys: 2 },
+  oneflightRelease: { lua: lua('release.lua'), numberOfKeys: 2 },
+  oneflightLook: { lua: lua('look.lua'), numberOfKeys: 2 },
+};
+
+/** From 20 ms, doubled up to 1 s, the upper half of it at random: a fleet does not come back in step. */
+function retryDelayMs(attempt: number): number {
+  const most = Math.min(1_000, 20 * 2 ** Math.min(attempt - 1, 6));
+  return most / 2 + (Math.random() * most) / 2;
+}
+
+/** The one place that makes a client of Redis. It does not connect yet. */
+export function newClient(options: LinkOptions): ScriptedRedis {
+  const settings = {
+    lazyConnect: true,
+    enableOfflineQueue: false,
+    // A drop rejects at once what is under way. A resend by the client could come after we had given up.
+    maxRetriesPerRequest: 0,
+    autoResendUnfulfilledCommands: false,
+    // The client would subscribe again without anybody to catch the failure.
+    autoResubscribe: false,
+    retryStrategy: retryDelayMs,
+    connectTimeout: 2_000,
+    // Commands have deadlines of their own. This one is for the connection: silence with a question open means that
+    // the server is stopped or the network gone, and also ends a handshake that is never answered.
+    socketTimeout: Math.max(1_000, 4 * options.commandTimeoutMs),
+    disconnectTimeout: 100,
+    // After a failover behind one address the old primary is still connected, as a replica.
+    reconnectOnError: (error: Error) => error.message.startsWith('READONLY'),
+    scripts: SCRIPTS,
+  };
+  return new Redis(options.url, settings) as Redis as ScriptedRedis;
+}
+
+class TimedOut extends Error {
+  override readonly name = 'TimedOut';
+}
+
+/** Settles like the promise, or rejects with `TimedOut`. A later rejection of the promise is taken care of. */
+function within<T>(promise: Promise<T>, ms: number): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new TimedOut(`no answer within ${Math.round(ms)} ms`)), ms);
+    promise.then(
+      (value) => {
+        clearTimeout(timer);
+        resolve(value);
+      },
+      (error) => {
+        clearTimeout(timer);
+        reject(error);
+      },
+    );
+  });
+}
+
+/** A server that answered with an error did not execute the script: ours write only what cannot fail half-way. */
+function isAnswer(error: unknown): boolean {
+  return error instanceof Error && error.name === 'ReplyError';
+}
+
+/** One connection that is kept up until it is closed. */
+export class RedisLink {
+  readonly client: ScriptedRedis;
+  readonly #log: StoreLog;
+  readonly #role: string;
+  /** One line in the log for an outage, not one for each attempt. */
+  #told = false;
+
+  /** `onReady` runs after each connect, the first included; `onDown` when a connection is gone. */
+  constructor(role: string, options: LinkOptions, onReady: () => void, onDown: () => void) {
+    this.#role = role;
+    this.#log = options.log;
+    this.client = newClient(options);
+    this.client.on('error', (error: Error) => this.#tellOutage(error));
+    this.client.on('close', onDown);
+    this.client.on('ready', () => {
+      this.#told = false;
+      this.#log('info', 'store connected', { connection: role });
+      onReady();
+    });
+  }
+
+  get ready(): boolean {
+    return this.client.status === 'ready';
+  }
+
+  #tellOutage(error: Error): void {
+    if (this.#told) return;
+    this.#told = true;
+    this.#log('warn', 'store connection failed', { connection: this.#role, error: error.message });
+  }
+
+  /** Connects; resolves when that has worked or failed for the first time. Attempts go on until `close`. */
+  async open(): Promise<void> {
+    await this.client.connect().catch(() => {});
+  }
+
+  close(): void {
+    this.client.disconnect();
+  }
+
+  /** Drops a connection that looks dead; a new one is made. */
+  drop(): void {
+    this.client.disconnect(true);
+  }
+
+  /** Asks, within the budget in all. */
+  async ask<T>(run: (client: ScriptedRedis) => Promise<T>, budgetMs: number): Promise<Answer<T>> {
+    if (!this.ready) return { kind: 'refused', cause: new Error('not connected') };
+    const deadline = performance.now() + budgetMs;
+    try {
+      return { kind: 'answered', value: await within(run(this.client), budgetMs), repeated: false };
+    } catch (cause) {
+      if (isAnswer(cause)) return { kind: 'refused', cause };
+      if (cause instanceof TimedOut || !(await this.#readyBy(deadline))) return { kind: 'uncertain', cause };
+    }
+    try {
+      const value = await within(run(this.client), deadline - performance.now());
+      return { kind: 'answered', value, repeated: true };
+    } catch (cause) {
+      // Of the first try nothing is known, whatever the second one was told.
+      return { kind: 'uncertain', cause };
+    }
+  }
+
+  #readyBy(deadline: number): Promise<boolean> {
+    return new Promise((resolve) => {
+      const end = (ready: boolean) => {
+        clearTimeout(timer);
+        this.client.off('ready', onReady);
+        resolve(ready);
+      };
+      const onReady = () => end(true);
+      const timer = setTimeout(end, deadline - performance.now(), false);
+      // The connection is about to close or has closed; while it still says "ready" it is the old one.
+      this.client.on('ready', onReady);
+    });
+  }
+}

@@ -1,0 +1,219 @@
+/**
+ * The waits of one process for flights of others.
+ *
+ * Invariants: a push may come before the reply of the claim that registered for it was read (two connections), and
+ * before anybody waits, so every push is remembered for a while; a flight has one wait in a process, however many
+ * callers it has, and so one fetch and one re-read; the re-read finds what a lost push would have said, and that a
+ * flight is gone, soon after its lease; a failed re-read ends nothing.
+ */
+
+import { performance } from 'node:perf_hooks';
+import type { FlightRef, Settlement } from '../core/claim.js';
+import { decodeSettlement } from './codec.js';
+import type { StoreLog } from './redis-link.js';
+import type { SettledOptions } from './store.js';
+
+/** What a re-read answers; null: the store did not. */
+export type Looked =
+  | { readonly kind: 'settled'; readonly frame: Buffer }
+  | { readonly kind: 'in-flight'; readonly leaseLeftMs: number }
+  | { readonly kind: 'gone' }
+  | null;
+
+export type WaitsOptions = {
+  readonly look: (flight: FlightRef) => Promise<Looked>;
+  /** A re-read found a settlement of which no push had told. */
+  readonly onLostPush: () => void;
+  readonly log: StoreLog;
+};
+
+type Push = { readonly marker: number; readonly frame: Buffer; readonly at: number };
+
+type Caller = {
+  readonly resolve: (settlement: Settlement) => void;
+  readonly reject: (reason: unknown) => void;
+  readonly signal: AbortSignal;
+  readonly onAbort: () => void;
+};
+
+type Wait = {
+  readonly flight: FlightRef;
+  readonly callers: Set<Caller>;
+  pollMs: number;
+  timer: NodeJS.Timeout | null;
+  looking: boolean;
+  /** Something happened during a re-read that its answer may not contain. */
+  lookAgain: boolean;
+};
+
+const RELEASED = 'r'.charCodeAt(0);
+const FETCH = 'f'.charCodeAt(0);
+
+const REMEMBER_MS = 5_000;
+const REMEMBER_MOST = 1_024;
+/** The store's expiry and ours do not fall into the same instant. */
+const LEASE_MARGIN_MS = 50;
+/** While the store does not answer, a re-read is tried at least this often. */
+const RETRY_MS = 500;
+
+export class Waits {
+  readonly #options: WaitsOptions;
+  readonly #waits = new Map<string, Wait>();
+  readonly #pushes = new Map<string, Push>();
+  #live = false;
+  #blindUntil = Number.NEGATIVE_INFINITY;
+  #joined = false;
+
+  constructor(options: WaitsOptions) {
+    this.#options = options;
+  }
+
+  /** Pushes arrive from now on. Whatever was joined before may have been settled unheard. */
+  listening(): void {
+    this.#live = true;
+    if (this.#joined) this.#blindUntil = performance.now() + REMEMBER_MS;
+    for (const wait of this.#waits.values()) this.#lookNow(wait);
+  }
+
+  deaf(): void {
+    this.#live = false;
+  }
+
+  /** A claim registered this process with a flight. */
+  joined(): void {
+    this.#joined = true;
+  }
+
+  /** Takes a push as complete.lua and release.lua write it. */
+  push(message: Buffer): void {
+    const end = 2 + (message[1] ?? 0);
+    const flight = message.toString('latin1', 2, end);
+    const push: Push = { marker: message[0] ?? 0, frame: message.subarray(end), at: performance.now() };
+    this.#remember(flight, push);
+    const wait = this.#waits.get(flight);
+    if (wait !== undefined) this.#take(wait, push);
+  }
+
+  settled(flight: FlightRef, { pollMs, signal }: SettledOptions): Promise<Settlement> {
+    if (signal.aborted) return Promise.reject(signal.reason);
+    return new Promise((resolve, reject) => {
+      const wait = this.#waits.get(flight.flight) ?? this.#begin(flight, pollMs);
+      const onAbort = () => this.#leave(wait, caller);
+      const caller: Caller = { resolve, reject, signal, onAbort };
+      wait.callers.add(caller);
+      signal.addEventListener('abort', onAbort, { once: true });
+      if (wait.callers.size === 1) this.#start(wait);
+      else this.#pollSooner(wait, pollMs);
+    });
+  }
+
+  /** Ends every wait with the reason. */
+  close(reason: Error): void {
+    for (const wait of this.#waits.values()) {
+      for (const caller of this.#end(wait)) caller.reject(reason);
+    }
+    this.#pushes.clear();
+  }
+
+  #begin(flight: FlightRef, pollMs: number): Wait {
+    const wait: Wait = { flight, callers: new Set(), pollMs, timer: null, looking: false, lookAgain: false };
+    this.#waits.set(flight.flight, wait);
+    return wait;
+  }
+
+  #start(wait: Wait): void {
+    const early = this.#pushes.get(wait.flight.flight);
+    if (early !== undefined) this.#take(wait, early);
+    else if (!this.#live || performance.now() < this.#blindUntil) this.#lookNow(wait);
+    else this.#schedule(wait, wait.flight.leaseLeftMs);
+  }
+
+  #pollSooner(wait: Wait, pollMs: number): void {
+    if (pollMs >= wait.pollMs) return;
+    wait.pollMs = pollMs;
+    if (!wait.looking) this.#schedule(wait, wait.flight.leaseLeftMs);
+  }
+
+  #take(wait: Wait, push: Push): void {
+    if (push.marker === FETCH) this.#lookNow(wait);
+    else if (push.marker === RELEASED) this.#settle(wait, released(wait));
+    else this.#settle(wait, this.#read(wait, push.frame));
+  }
+
+  #schedule(wait: Wait, leaseLeftMs: number): void {
+    if (wait.timer !== null) clearTimeout(wait.timer);
+    const ms = Math.min(wait.pollMs, Math.max(0, leaseLeftMs) + LEASE_MARGIN_MS);
+    wait.timer = setTimeout(() => this.#lookNow(wait), ms);
+  }
+
+  #lookNow(wait: Wait): void {
+    if (wait.looking) {
+      wait.lookAgain = true;
+      return;
+    }
+    if (wait.timer !== null) clearTimeout(wait.timer);
+    wait.timer = null;
+    wait.looking = true;
+    void this.#look(wait);
+  }
+
+  async #look(wait: Wait): Promise<void> {
+    const looked = await this.#options.look(wait.flight);
+    wait.looking = false;
+    if (this.#waits.get(wait.flight.flight) !== wait) return;
+    const again = wait.lookAgain;
+    wait.lookAgain = false;
+    if (looked?.kind === 'settled') {
+      if (this.#live && !this.#pushes.has(wait.flight.flight)) this.#options.onLostPush();
+      this.#settle(wait, this.#read(wait, looked.frame));
+    } else if (looked?.kind === 'gone') {
+      this.#settle(wait, { kind: 'unknown', election: wait.flight.election });
+    } else if (again) {
+      this.#lookNow(wait);
+    } else {
+      this.#schedule(wait, looked === null ? RETRY_MS : looked.leaseLeftMs);
+    }
+  }
+
+  #read(wait: Wait, frame: Buffer): Settlement {
+    if (frame.length === 1 && frame[0] === RELEASED) return released(wait);
+    try {
+      return decodeSettlement(frame);
+    } catch (error) {
+      this.#options.log('warn', 'settlement cannot be read', { error: (error as Error).message });
+      return { kind: 'unknown', election: wait.flight.election };
+    }
+  }
+
+  #settle(wait: Wait, settlement: Settlement): void {
+    for (const caller of this.#end(wait)) caller.resolve(settlement);
+  }
+
+  /** Takes the wait out of everything and gives its callers. */
+  #end(wait: Wait): Iterable<Caller> {
+    this.#waits.delete(wait.flight.flight);
+    if (wait.timer !== null) clearTimeout(wait.timer);
+    for (const caller of wait.callers) caller.signal.removeEventListener('abort', caller.onAbort);
+    return wait.callers;
+  }
+
+  #leave(wait: Wait, caller: Caller): void {
+    wait.callers.delete(caller);
+    if (wait.callers.size === 0) this.#end(wait);
+    caller.reject(caller.signal.reason);
+  }
+
+  #remember(flight: string, push: Push): void {
+    // In order of arrival: the first is the oldest.
+    for (const [old, { at }] of this.#pushes) {
+      if (this.#pushes.size < REMEMBER_MOST && push.at - at < REMEMBER_MS) break;
+      this.#pushes.delete(old);
+    }
+    this.#pushes.set(flight, push);
+  }
+}
+
+/** A released flight executed nothing. Its election is the one that the follower was told. */
+function released(wait: Wait): Settlement {
+  return { kind: 'failed', election: wait.flight.election };
+}

@@ -1,0 +1,357 @@
+/**
+ * The store in Redis (6.2 and later, or Valkey).
+ *
+ * Layout: `<prefix>:{<key>}` is the key's record and `<prefix>:{<key>}:r:<flight>` a flight's result, of one hash slot;
+ * `<prefix>:p:<process>` is the channel of a process. What the record holds, claim.lua says.
+ *
+ * Invariants: each question is one script, so each answer is atomic; all times are the server's; a claim of which the
+ * answer was lost is owed a release, paid by token as soon as the server answers, so that no key stays locked by nobody.
+ */
+
+import type { ClaimResult, FlightRef, Held, Lease, Settlement } from '../core/claim.js';
+import { newFlightId } from '../core/claim.js';
+import { decodeSettlement, encodeSettlement } from './codec.js';
+import { type Answer, RedisLink, type ScriptedRedis, type StoreLog } from './redis-link.js';
+import { type Looked, Waits } from './redis-waits.js';
+import { type ClaimRequest, type SettledOptions, type Store, StoreUnavailable } from './store.js';
+
+export type RedisStoreOptions = {
+  /** `redis://` or `rediss://`, with user, password and database as usual. */
+  readonly url: string;
+  /** First part of every key and channel. Default `oneflight`. */
+  readonly prefix?: string;
+  /** The longest that a claim, a renewal or a release takes before it is `StoreUnavailable`. Default 250. */
+  readonly commandTimeoutMs?: number;
+  /** Names this process's channel; unique among all gateways. Default: random. */
+  readonly processId?: string;
+  /** Told about outages. Default: nobody is. */
+  readonly log?: StoreLog;
+};
+
+/** How long a result waits for waiters that missed its push. */
+const GRACE_MS = 10_000;
+/** The largest frame that travels inside a push. */
+const INLINE_BYTES = 16 * 1024;
+/** How long a claim that was given up may be under way and still be turned away. */
+const BAR_MS = 60_000;
+/** The most releases that are owed; with more, the oldest keys wait for their lease to pass. */
+const OWED_MOST = 10_000;
+const OWED_AT_ONCE = 100;
+const OWED_RETRY_MS = 500;
+/** The slowest transfer that a large frame is given time for. */
+const BYTES_PER_MS = 8 * 1024;
+/** Time to fetch a frame of unknown size. */
+const FETCH_MS = 2_000;
+/** How long `open` waits for the first connection. */
+const OPEN_MS = 2_000;
+
+export class RedisStore implements Store {
+  readonly #prefix: string;
+  readonly #process: string;
+  readonly #timeoutMs: number;
+  readonly #log: StoreLog;
+  readonly #commands: RedisLink;
+  readonly #pushes: RedisLink;
+  readonly #waits: Waits;
+  /** Flight → key of claims that may have been executed without an answer, and of releases that were not answered. */
+  readonly #owed = new Map<string, string>();
+  #paying = false;
+  #checking = false;
+  #closed = false;
+  #subscribing: Promise<void> = Promise.resolve();
+  #payTimer: NodeJS.Timeout | null = null;
+
+  constructor(options: RedisStoreOptions) {
+    this.#prefix = options.prefix ?? 'oneflight';
+    this.#process = options.processId ?? newFlightId();
+    this.#timeoutMs = options.commandTimeoutMs ?? 250;
+    this.#log = options.log ?? (() => {});
+    const link = { url: options.url, commandTimeoutMs: this.#timeoutMs, log: this.#log };
+    this.#waits = new Waits({
+      look: (flight) => this.#look(flight),
+      onLostPush: () => this.#checkPushes(),
+      log: this.#log,
+    });
+    this.#commands = new RedisLink(
+      'commands',
+      link,
+      () => this.#connected(),
+      () => {},
+    );
+    this.#pushes = new RedisLink(
+      'pushes',
+      link,
+      () => {
+        this.#subscribing = this.#subscribe();
+      },
+      () => this.#waits.deaf(),
+    );
+    this.#pushes.client.on('messageBuffer', (_channel: Buffer, message: Buffer) => this.#waits.push(message));
+  }
+
+  async claim({ key, flight, leaseMs, election, join }: ClaimRequest): Promise<ClaimResult> {
+    // Asked again, so it is wanted again.
+    this.#owed.delete(flight);
+    const answer = await this.#commands.ask(
+      (client) =>
+        client.oneflightClaimBuffer(
+          this.#record(key),
+          this.#result(key, flight),
+          flight,
+          leaseMs,
+          election,
+          join ? this.#process : '',
+        ),
+      this.#timeoutMs,
+    );
+    if (answer.kind === 'uncertain') this.#owe(key, flight);
+    const reply = answered(answer) as readonly [Buffer, ...(Buffer | number)[]];
+    switch (String(reply[0])) {
+      case 'L':
+        return { kind: 'leader', lease: { key, flight, fence: Number(reply[1]), leaseMs } };
+      case 'F':
+        if (join) this.#waits.joined();
+        return { kind: 'follower', flight: followed(key, reply) };
+      case 'S':
+        return stored(reply);
+      default:
+        throw new StoreUnavailable('the flight was given up after an outage; ask with a new flight id');
+    }
+  }
+
+  async renew({ key, flight, fence, leaseMs }: Lease): Promise<Held> {
+    const answer = await this.#commands.ask(
+      (client) => client.oneflightRenewBuffer(this.#record(key), flight, fence, leaseMs),
+      this.#timeoutMs,
+    );
+    return answered(answer) === 1 ? 'held' : 'lost';
+  }
+
+  async complete({ key, flight, fence }: Lease, settlement: Settlement, keepMs: number): Promise<Held> {
+    const frame = encodeSettlement(settlement);
+    const answer = await this.#commands.ask(
+      (client) =>
+        client.oneflightCompleteBuffer(
+          this.#record(key),
+          this.#result(key, flight),
+          flight,
+          fence,
+          frame,
+          settlement.kind === 'response' ? Math.max(0, Math.floor(keepMs)) : 0,
+          this.#channel(''),
+          GRACE_MS,
+          INLINE_BYTES,
+        ),
+      this.#timeoutMs + frame.length / BYTES_PER_MS,
+    );
+    return ended(answer);
+  }
+
+  async release(
+    { key, flight, fence }: Lease,
+    options: { readonly unlessAwaited: boolean },
+  ): Promise<Held | 'awaited'> {
+    const answer = await this.#commands.ask(
+      (client) => this.#releaseBy(client, key, flight, fence, options.unlessAwaited, 0),
+      this.#timeoutMs,
+    );
+    // Nobody will ask again. Only a flight that may have waiters is left to its lease: to end it is the caller's choice.
+    if (answer.kind !== 'answered' && !options.unlessAwaited) this.#owe(key, flight);
+    if (answer.kind === 'answered' && answer.value === 2) return 'awaited';
+    return ended(answer);
+  }
+
+  settled(flight: FlightRef, options: SettledOptions): Promise<Settlement> {
+    if (this.#closed) return Promise.reject(new StoreUnavailable('the store is closed'));
+    return this.#waits.settled(flight, options);
+  }
+
+  async ping(): Promise<void> {
+    answered(await this.#commands.ask((client) => client.ping(), this.#timeoutMs));
+  }
+
+  async open(): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    const enough = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, OPEN_MS);
+    });
+    await Promise.race([this.#connect(), enough]);
+    clearTimeout(timer);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    if (this.#payTimer !== null) clearTimeout(this.#payTimer);
+    this.#waits.close(new StoreUnavailable('the store is closed'));
+    this.#commands.close();
+    this.#pushes.close();
+  }
+
+  /** The channel first: no claim with `join` is answered before this process hears. */
+  async #connect(): Promise<void> {
+    await this.#pushes.open();
+    await this.#subscribing;
+    if (!this.#closed) await this.#commands.open();
+  }
+
+  async #subscribe(): Promise<void> {
+    const answer = await this.#pushes.ask((client) => client.subscribe(this.#channel(this.#process)), this.#timeoutMs);
+    if (answer.kind === 'answered') this.#waits.listening();
+    else if (!this.#closed) this.#pushes.drop();
+  }
+
+  /** A push was missed: is the line that brings them dead without having said so? */
+  #checkPushes(): void {
+    if (this.#checking) return;
+    this.#checking = true;
+    void this.#pushes
+      .ask((client) => client.ping(), this.#timeoutMs)
+      .then((answer) => {
+        this.#checking = false;
+        if (answer.kind === 'uncertain') this.#pushes.drop();
+      });
+  }
+
+  async #look(flight: FlightRef): Promise<Looked> {
+    const answer = await this.#commands.ask(
+      (client) =>
+        client.oneflightLookBuffer(
+          this.#record(flight.key),
+          this.#result(flight.key, flight.flight),
+          flight.flight,
+          this.#process,
+        ),
+      FETCH_MS,
+    );
+    if (answer.kind !== 'answered') return null;
+    const [kind, value] = answer.value as readonly [Buffer, Buffer | number];
+    switch (String(kind)) {
+      case 'S':
+        return { kind: 'settled', frame: value as Buffer };
+      case 'F':
+        return { kind: 'in-flight', leaseLeftMs: value as number };
+      default:
+        return { kind: 'gone' };
+    }
+  }
+
+  #connected(): void {
+    void this.#payOwed();
+    void this.#warnOfEviction();
+  }
+
+  #owe(key: string, flight: string): void {
+    if (this.#owed.size >= OWED_MOST) {
+      for (const oldest of this.#owed.keys()) {
+        this.#owed.delete(oldest);
+        break;
+      }
+    }
+    this.#owed.set(flight, key);
+    void this.#payOwed();
+  }
+
+  async #payOwed(): Promise<void> {
+    if (this.#paying) return;
+    this.#paying = true;
+    let paid = true;
+    while (paid && this.#owed.size > 0 && !this.#closed) {
+      const some = [...this.#owed].slice(0, OWED_AT_ONCE);
+      const each = await Promise.all(some.map(([flight, key]) => this.#pay(flight, key)));
+      paid = each.every(Boolean);
+    }
+    this.#paying = false;
+    if (!paid && this.#payTimer === null && !this.#closed) {
+      this.#payTimer = setTimeout(() => {
+        this.#payTimer = null;
+        void this.#payOwed();
+      }, OWED_RETRY_MS).unref();
+    }
+  }
+
+  async #pay(flight: string, key: string): Promise<boolean> {
+    const answer = await this.#commands.ask(
+      (client) => this.#releaseBy(client, key, flight, '', false, BAR_MS),
+      this.#timeoutMs,
+    );
+    if (answer.kind !== 'answered') return false;
+    this.#owed.delete(flight);
+    return true;
+  }
+
+  #releaseBy(
+    client: ScriptedRedis,
+    key: string,
+    flight: string,
+    fence: number | '',
+    unlessAwaited: boolean,
+    barMs: number,
+  ): Promise<unknown> {
+    return client.oneflightReleaseBuffer(
+      this.#record(key),
+      this.#result(key, flight),
+      flight,
+      fence,
+      unlessAwaited ? '1' : '',
+      this.#channel(''),
+      GRACE_MS,
+      barMs,
+    );
+  }
+
+  /** A server that evicts keys frees them while their flights are up. */
+  async #warnOfEviction(): Promise<void> {
+    const answer = await this.#commands.ask((client) => client.info('memory'), this.#timeoutMs);
+    if (answer.kind !== 'answered') return;
+    const policy = /^maxmemory_policy:(\S+)/m.exec(answer.value)?.[1];
+    if (policy === undefined || policy === 'noeviction' || /^maxmemory:0\s/m.test(answer.value)) return;
+    this.#log('warn', 'the store evicts keys when its memory is full; set maxmemory-policy to noeviction', { policy });
+  }
+
+  #record(key: string): string {
+    return `${this.#prefix}:{${key}}`;
+  }
+
+  #result(key: string, flight: string): string {
+    return `${this.#prefix}:{${key}}:r:${flight}`;
+  }
+
+  #channel(process: string): string {
+    return `${this.#prefix}:p:${process}`;
+  }
+}
+
+function answered<T>(answer: Answer<T>): T {
+  if (answer.kind === 'answered') return answer.value;
+  const { cause } = answer;
+  throw new StoreUnavailable(`store unavailable: ${cause instanceof Error ? cause.message : cause}`, { cause });
+}
+
+/** "Lost" on a repeated question may be the work of the first try: then nobody can say. */
+function ended(answer: Answer<unknown>): Held {
+  if (answered(answer) === 1) return 'held';
+  if (answer.kind === 'answered' && answer.repeated) throw new StoreUnavailable('the answer of the store was lost');
+  return 'lost';
+}
+
+function followed(key: string, [, flight, leaseLeftMs, ageMs, election]: readonly (Buffer | number)[]): FlightRef {
+  return {
+    key,
+    flight: String(flight),
+    leaseLeftMs: Math.max(0, leaseLeftMs as number),
+    ageMs: ageMs as number,
+    election: election as number,
+  };
+}
+
+function stored([, flight, frame, ageMs, ttlMs]: readonly (Buffer | number)[]): ClaimResult {
+  let settlement: Settlement;
+  try {
+    settlement = decodeSettlement(frame as Buffer);
+  } catch (cause) {
+    throw new StoreUnavailable('the kept response cannot be read', { cause });
+  }
+  if (settlement.kind !== 'response') throw new StoreUnavailable('what is kept is not a response');
+  const { response } = settlement;
+  return { kind: 'stored', flight: String(flight), response, ageMs: ageMs as number, ttlMs: ttlMs as number };
+}
