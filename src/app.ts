@@ -1,0 +1,138 @@
+/**
+ * The composition root: the only file that constructs adapters and ties them together.
+ *
+ * Invariants: nothing is accepted before everything behind it is open; closing goes the other way round, so that a
+ * request that was accepted finds what it needs until it is over.
+ */
+
+import type { Logger } from 'pino';
+import type { Config, StoreConfig } from './config/config.js';
+import { newFlightId } from './core/claim.js';
+import { compileRules } from './core/match.js';
+import { Flights } from './exchange/flights.js';
+import { handle } from './exchange/handle.js';
+import { Metrics } from './observe/metrics.js';
+import { watchExchange } from './observe/watch.js';
+import { Admin, type Readiness } from './server/admin.js';
+import { Listener } from './server/listener.js';
+import { compilePeers } from './server/peers.js';
+import { MemoryStore } from './store/memory.js';
+import { RedisStore } from './store/redis.js';
+import type { Store } from './store/store.js';
+import { probe } from './upstream/probe.js';
+import { Upstream } from './upstream/upstream.js';
+
+/** Longest time for one of the looks that readiness is made of. */
+const PROBE_MS = 1_000;
+
+export type GatewayOptions = { readonly version: string; readonly log: Logger };
+
+/** A running gateway. */
+export type Gateway = {
+  /** Where clients are served. */
+  readonly url: string;
+  readonly adminUrl: string | null;
+  /** Stops accepting, lets flights end within `drain`, settles the rest, and closes everything. */
+  close(): Promise<void>;
+};
+
+/** Starts a gateway. Rejects when a listener cannot be bound; a store that cannot be reached is no reason not to start. */
+export async function startGateway(config: Config, { version, log }: GatewayOptions): Promise<Gateway> {
+  const metrics = new Metrics(version);
+  const observer = watchExchange(metrics, log);
+  const local = new MemoryStore({ maxMemoryBytes: config.store.maxMemoryBytes });
+  const store = metrics.watch(openableStore(config.store, local, log));
+  const upstreams = new Map([...config.upstreams.values()].map((upstream) => [upstream.name, new Upstream(upstream)]));
+  const upstreamOf = (name: string): Upstream => {
+    const upstream = upstreams.get(name);
+    if (upstream === undefined) throw new Error(`no upstream is named ${name}`);
+    return upstream;
+  };
+  const flights = new Flights({ store, local, upstreamOf, observer, newFlightId });
+  const handling = {
+    rules: compileRules(config.rules),
+    unmatched: config.unmatched.kind === 'upstream' ? config.unmatched.name : null,
+    secret: config.store.secret,
+    flights,
+    upstreamOf,
+    observer,
+  };
+  const listener = new Listener({
+    ...config.listen,
+    peerOf: compilePeers(config.trustedProxies),
+    handle: (caller) => handle(caller, handling),
+    over: observer.over,
+  });
+  const readiness = (): Promise<Readiness> => look(store, upstreams, listener.draining);
+  const admin =
+    config.admin.kind === 'on'
+      ? new Admin({
+          config: config.admin,
+          readiness,
+          metrics: { contentType: metrics.contentType, expose: () => metrics.expose() },
+        })
+      : null;
+
+  const closeAdapters = async (): Promise<void> => {
+    await admin?.close();
+    await Promise.allSettled([...upstreams.values()].map((upstream) => upstream.destroy()));
+    await Promise.allSettled([store.close(), local.close()]);
+  };
+  try {
+    await Promise.all([store.open(), local.open()]);
+    const adminUrl = admin === null ? null : await admin.listen();
+    const url = await listener.listen();
+    return { url, adminUrl, close: () => stop(listener, flights, config.drainMs, log).then(closeAdapters) };
+  } catch (error) {
+    listener.close();
+    await closeAdapters();
+    throw error;
+  }
+}
+
+function openableStore(config: StoreConfig, local: MemoryStore, log: Logger): Store {
+  if (config.kind === 'memory') return local;
+  const { url, prefix, commandTimeoutMs } = config;
+  return new RedisStore({
+    url,
+    prefix,
+    commandTimeoutMs,
+    log: (level, message, fields) => log[level](fields, message),
+  });
+}
+
+/** Ready: not stopping, the store answers, and every upstream accepts connections. */
+async function look(store: Store, upstreams: ReadonlyMap<string, Upstream>, draining: boolean): Promise<Readiness> {
+  const storeCheck = store.ping().then(
+    () => 'ok',
+    (error: Error) => error.message,
+  );
+  const checks = await Promise.all(
+    [
+      ['draining', Promise.resolve(draining ? 'yes' : 'ok')] as const,
+      ['store', storeCheck] as const,
+      ...[...upstreams].map(([name, { url }]) => [`upstream ${name}`, probe(url, PROBE_MS)] as const),
+    ].map(async ([name, check]) => [name, await check] as const),
+  );
+  return { ready: checks.every(([, result]) => result === 'ok'), checks: Object.fromEntries(checks) };
+}
+
+/** Drains; what is not over in time is settled as it stands, so that followers elsewhere need not wait for the lease. */
+async function stop(listener: Listener, flights: Flights, drainMs: number, log: Logger): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const overdue = new Promise<'overdue'>((resolve) => {
+    timer = setTimeout(resolve, drainMs, 'overdue');
+  });
+  // The flights last: a request that was accepted may still begin one.
+  const drained = listener
+    .drain()
+    .then(() => flights.idle())
+    .then(() => 'drained' as const);
+  const how = await Promise.race([drained, overdue]);
+  clearTimeout(timer);
+  if (how === 'overdue') {
+    log.warn({ flights: flights.leadingCount }, 'drain ended before every request did');
+    await flights.stop();
+  }
+  listener.close();
+}

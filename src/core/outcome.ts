@@ -1,0 +1,70 @@
+/**
+ * Every way a request can end, named once. Cache-Status, the metrics label and the log line are derived from it, in
+ * one place each, so that they never disagree.
+ */
+
+/** Answers that the gateway makes itself; the table of statuses is http/problem.ts. */
+export type ProblemCode =
+  | 'in-flight'
+  | 'key-missing'
+  | 'key-malformed'
+  | 'content-too-large'
+  | 'wait-timeout'
+  | 'not-shareable'
+  | 'no-route'
+  | 'upstream-unreachable'
+  | 'upstream-timeout'
+  | 'outcome-unknown'
+  | 'leader-failed'
+  | 'store-unavailable'
+  | 'bad-upstream-response'
+  | 'bad-request'
+  | 'internal-error'
+  | 'draining';
+
+/** Why a request of a rule with a policy was forwarded without its protection. */
+export type BypassReason = 'key-missing' | 'key-malformed' | 'store-unavailable' | 'not-shareable';
+
+/** What a request was to its flight. `none`: it had no flight. */
+export type Role = 'leader' | 'follower' | 'none';
+
+export type Outcome =
+  /** Forwarded by a rule without a policy, or by no rule. */
+  | { readonly kind: 'passed' }
+  /** Forwarded as leader; `stored` tells whether the response was recorded for others. */
+  | { readonly kind: 'led'; readonly stored: boolean }
+  /** Follower that got the response of its leader. */
+  | { readonly kind: 'collapsed' }
+  /** Answered from a kept response. */
+  | { readonly kind: 'hit'; readonly ttlMs: number }
+  /** Forwarded unprotected. */
+  | { readonly kind: 'bypassed'; readonly reason: BypassReason }
+  /** Answered by the gateway itself. */
+  | { readonly kind: 'refused'; readonly code: ProblemCode; readonly role: Role }
+  /** An answer that had begun could not be finished: the connection was cut. */
+  | { readonly kind: 'cut'; readonly role: Role }
+  /** The client left before its answer was complete. */
+  | { readonly kind: 'left'; readonly role: Role };
+
+/** The metrics label of an outcome: its kind, or the problem's code. */
+export function labelOf(outcome: Outcome): string {
+  return outcome.kind === 'refused' ? outcome.code : outcome.kind;
+}
+
+/** What the request was to its flight. */
+export function roleOf(outcome: Outcome): Role {
+  switch (outcome.kind) {
+    case 'led':
+      return 'leader';
+    case 'collapsed':
+      return 'follower';
+    case 'refused':
+    case 'cut':
+    case 'left':
+      return outcome.role;
+    case 'passed':
+    case 'hit':
+    case 'bypassed':
+      return 'none';
+  }
+}

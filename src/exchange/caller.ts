@@ -1,0 +1,230 @@
+/**
+ * The client's side of one request: what it asked, and the one answer it gets.
+ *
+ * Invariants: an answer is begun once, by whoever decides the outcome; an answer that cannot be finished is cut, never
+ * ended cleanly; the report is made exactly once, when the response is over, whichever way.
+ */
+
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
+import type { Outcome, ProblemCode, Role } from '../core/outcome.js';
+import type { Rule } from '../core/rule.js';
+import type { SharedResponse } from '../core/sharing.js';
+import { cacheStatus } from '../http/cache-status.js';
+import { ageSecondsOf, contentLengthOf, hasNoContent, type Peer, valuesOf, withoutField } from '../http/fields.js';
+import { type ProblemOptions, problemMessage } from '../http/problem.js';
+
+const NOTHING = Buffer.alloc(0);
+
+/** What is known of a finished request: what logs and metrics read. */
+export type Report = {
+  readonly method: string;
+  /** The rule's name, or `unmatched`. */
+  readonly route: string;
+  readonly outcome: Outcome;
+  readonly status: number;
+  readonly requestId: string;
+  readonly durationMs: number;
+  /** Time spent waiting for a leader; null for those who did not wait. */
+  readonly waitedMs: number | null;
+  readonly policy: string;
+};
+
+export class Caller {
+  readonly req: IncomingMessage;
+  readonly requestId: string;
+  readonly peer: Peer;
+  readonly method: string;
+  readonly target: string;
+  /** Null until a rule matched, and for traffic of no rule. */
+  rule: Rule | null = null;
+  /** Name of the upstream; empty until it is known. */
+  upstream = '';
+  /** The whole content, where it was read for the key; null when it is still in the stream. */
+  content: Buffer | null = null;
+  role: Role = 'none';
+  /** Monotonic time (ms) since when it waits for the end of a flight, over elections too. */
+  waitingSinceMs: number | null = null;
+  readonly #res: ServerResponse;
+  readonly #startedMs = performance.now();
+  #outcome: Outcome | null = null;
+  #status = 0;
+  #waitedMs: number | null = null;
+  #onLeft: (() => void) | null = null;
+  #onDrain: (() => void) | null = null;
+  #unflushed = false;
+
+  constructor(
+    req: IncomingMessage,
+    res: ServerResponse,
+    requestId: string,
+    peer: Peer,
+    onOver: (report: Report) => void,
+  ) {
+    this.req = req;
+    this.#res = res;
+    this.requestId = requestId;
+    this.peer = peer;
+    this.method = req.method as string;
+    this.target = req.url as string;
+    // The upstream's answer is passed on as it is; a field that the upstream did not send is not made up.
+    res.sendDate = false;
+    res.once('close', () => {
+      const finished = res.writableFinished;
+      if (!finished && this.#outcome?.kind !== 'cut') this.#outcome = { kind: 'left', role: this.role };
+      // What is left of an upload that nobody read would block the connection's next request.
+      if (!req.readableEnded) req.resume();
+      onOver(this.#report());
+      if (!finished) this.#onLeft?.();
+    });
+  }
+
+  /** Whether the client is gone (or its answer is complete): nothing more can be written. */
+  get gone(): boolean {
+    return this.#res.closed || this.#res.destroyed;
+  }
+
+  /** Whether the answer has begun. */
+  get begun(): boolean {
+    return this.#outcome !== null;
+  }
+
+  get fields(): string[] {
+    return this.req.rawHeaders;
+  }
+
+  /** The rule's name for logs and metrics. */
+  get route(): string {
+    return this.rule?.name ?? 'unmatched';
+  }
+
+  /** The connection, as an identity: two requests of one connection follow each other. */
+  get connection(): object {
+    return this.req.socket;
+  }
+
+  /** Whether the message announces content. */
+  get announcesContent(): boolean {
+    const { headers } = this.req;
+    return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
+  }
+
+  /** One listener for the client's leaving before its answer is complete. */
+  whenLeft(listener: () => void): void {
+    this.#onLeft = listener;
+  }
+
+  /** One listener for room in the client's connection after `write` answered false. */
+  whenDrained(listener: () => void): void {
+    if (this.#onDrain === null) this.#res.on('drain', () => this.#onDrain?.());
+    this.#onDrain = listener;
+  }
+
+  /** Passes an interim response on (RFC 9110 section 15.2). HTTP/1.0 clients cannot have one. */
+  interim(status: number, fields: readonly string[]): void {
+    if (this.begun || this.gone || this.req.httpVersion === '1.0') return;
+    let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`;
+    for (let i = 0; i + 1 < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`;
+    // A pipelined request whose turn has not come has no socket yet; hints are optional, so it goes without.
+    this.#res.socket?.write(`${head}\r\n`, 'latin1');
+  }
+
+  /** Begins an answer whose content follows. The head goes out with the first content, or with the turn's end. */
+  begin(status: number, reason: string, fields: readonly string[], outcome: Outcome): void {
+    this.#begin(status, reason, fields, outcome);
+    this.#unflushed = true;
+    setImmediate(() => {
+      if (this.#unflushed && !this.gone) this.write(NOTHING);
+    });
+  }
+
+  /** Keeps a head that has not gone out back until the end: a whole message is to be seen only when it is settled. */
+  hold(): void {
+    this.#unflushed = false;
+  }
+
+  /** False when the client's connection is full; `whenDrained` tells when there is room. */
+  write(chunk: Buffer): boolean {
+    this.#unflushed = false;
+    return this.gone ? true : this.#res.write(chunk);
+  }
+
+  /** Ends the answer. Trailers can only follow a chunked message. */
+  end(lastChunk: Buffer | null, trailers: readonly string[]): void {
+    this.#unflushed = false;
+    if (this.gone) return;
+    if (trailers.length > 0 && this.#res.chunkedEncoding) {
+      const pairs: [string, string][] = [];
+      for (let i = 0; i + 1 < trailers.length; i += 2) pairs.push([trailers[i] as string, trailers[i + 1] as string]);
+      this.#res.addTrailers(pairs);
+    }
+    if (lastChunk === null) this.#res.end();
+    else this.#res.end(lastChunk);
+  }
+
+  /** Cuts an answer that cannot be finished, so that the client cannot take it for whole. */
+  cut(): void {
+    if (this.gone) return;
+    this.#outcome = { kind: 'cut', role: this.role };
+    this.#res.destroy();
+  }
+
+  /** Gives a recorded response. `ageMs` is null for a flight's own followers. */
+  give(response: SharedResponse, ageMs: number | null, outcome: Outcome): void {
+    if (this.gone || this.begun) return;
+    let fields = response.fields as string[];
+    if (ageMs !== null) {
+      const age = ageSecondsOf(fields) + Math.floor(ageMs / 1000);
+      fields = [...withoutField(fields, 'age'), 'Age', String(age)];
+    }
+    const bodiless = hasNoContent(this.method, response.status);
+    if (!bodiless && response.trailers.length === 0 && contentLengthOf(fields) === null) {
+      fields = [...withoutField(fields, 'trailer'), 'Content-Length', String(response.content.length)];
+    }
+    this.#begin(response.status, response.reason, fields, outcome);
+    this.end(bodiless ? null : response.content, response.trailers);
+  }
+
+  /** Answers with one of the gateway's own messages. */
+  refuse(code: ProblemCode, options: ProblemOptions = {}): void {
+    if (this.gone) return;
+    if (this.begun) return this.cut();
+    const message = problemMessage(code, options);
+    const outcome: Outcome = { kind: 'refused', code, role: this.role };
+    // What is left of a large upload is not read to its end for an answer that is already clear.
+    if (code === 'content-too-large' || code === 'draining') message.fields.push('Connection', 'close');
+    this.#begin(message.status, STATUS_CODES[message.status] as string, message.fields, outcome);
+    this.end(this.method === 'HEAD' ? null : message.content, []);
+  }
+
+  #begin(status: number, reason: string, fields: readonly string[], outcome: Outcome): void {
+    if (this.gone || this.begun) return;
+    this.#outcome = outcome;
+    this.#status = status;
+    if (this.role === 'follower' && this.waitingSinceMs !== null) {
+      this.#waitedMs = performance.now() - this.waitingSinceMs;
+    }
+    const line = this.rule === null || this.rule.policy.kind === 'pass' ? null : cacheStatus(outcome);
+    let all = line === null ? (fields as string[]) : [...fields, 'Cache-Status', line];
+    if (!this.#willBeChunked(status, all))
+      all = valuesOf(all, 'trailer').length > 0 ? withoutField(all, 'trailer') : all;
+    this.#res.writeHead(status, reason, all);
+  }
+
+  /** Only a chunked message has trailers; Node refuses to announce them in any other. */
+  #willBeChunked(status: number, fields: readonly string[]): boolean {
+    return this.req.httpVersion !== '1.0' && !hasNoContent(this.method, status) && contentLengthOf(fields) === null;
+  }
+
+  #report(): Report {
+    return {
+      method: this.method,
+      route: this.route,
+      policy: this.rule?.policy.kind ?? 'pass',
+      outcome: this.#outcome ?? { kind: 'left', role: this.role },
+      status: this.#status,
+      requestId: this.requestId,
+      durationMs: performance.now() - this.#startedMs,
+      waitedMs: this.#waitedMs,
+    };
+  }
+}

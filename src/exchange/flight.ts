@@ -1,0 +1,120 @@
+/**
+ * One flight as this process sees it: what is known of its leader, and who waits for it here.
+ *
+ * Invariants: whoever waits is in the set until it is taken out, exactly once, by its end, its deadline or its leaving;
+ * one timer serves all of them.
+ */
+
+import type { KeyedPolicy } from '../core/rule.js';
+import type { SharedResponse } from '../core/sharing.js';
+import type { Caller } from './caller.js';
+import type { Leading } from './leading.js';
+
+/** Granularity of deadlines: waiters that are due within it end together. */
+const WAIT_TICK_MS = 20;
+
+export type FlightState =
+  /** The store was asked who has the key. */
+  | { readonly kind: 'claiming' }
+  /** This process leads. */
+  | { readonly kind: 'leading'; readonly leading: Leading }
+  /** Another process leads; `wait` ends the wait for it. */
+  | { readonly kind: 'following'; readonly wait: AbortController }
+  /** Ended a moment ago. */
+  | { readonly kind: 'finished'; readonly response: SharedResponse };
+
+export type FlightListener = {
+  /** A waiter's time is over. It has been taken out. */
+  readonly onExpired: (caller: Caller) => void;
+  /** Nobody waits any more, for somebody left or expired. */
+  readonly onEmpty: (flight: Flight) => void;
+};
+
+export class Flight {
+  readonly key: string;
+  readonly id: string;
+  readonly policy: KeyedPolicy;
+  readonly election: number;
+  state: FlightState = { kind: 'claiming' };
+  /** Connections that were given this flight's response. */
+  readonly answered = new WeakSet<object>();
+  readonly #waiting = new Set<Caller>();
+  readonly #listener: FlightListener;
+  #timer: NodeJS.Timeout | null = null;
+
+  constructor(key: string, id: string, policy: KeyedPolicy, election: number, listener: FlightListener) {
+    this.key = key;
+    this.id = id;
+    this.policy = policy;
+    this.election = election;
+    this.#listener = listener;
+  }
+
+  get awaited(): boolean {
+    return this.#waiting.size > 0;
+  }
+
+  /** Takes a request in: until the claim is answered nobody knows whether it leads or follows. */
+  add(caller: Caller): void {
+    caller.waitingSinceMs ??= performance.now();
+    this.#waiting.add(caller);
+    caller.whenLeft(() => this.#drop(caller));
+    if (this.#timer === null) this.#arm();
+  }
+
+  /** Takes the first waiter out that is still there. */
+  takeFirst(): Caller | null {
+    for (const caller of this.#waiting) {
+      this.#waiting.delete(caller);
+      if (!caller.gone) return caller;
+    }
+    return null;
+  }
+
+  /** Takes all waiters out. */
+  takeAll(): Caller[] {
+    const all = [...this.#waiting];
+    this.#waiting.clear();
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    return all;
+  }
+
+  /** Makes all waiters followers: somebody leads. */
+  markFollowers(): void {
+    for (const caller of this.#waiting) caller.role = 'follower';
+  }
+
+  #drop(caller: Caller): void {
+    if (this.#waiting.delete(caller) && this.#waiting.size === 0) this.#listener.onEmpty(this);
+  }
+
+  #arm(): void {
+    let earliestMs = Number.POSITIVE_INFINITY;
+    for (const caller of this.#waiting) earliestMs = Math.min(earliestMs, deadlineMs(caller));
+    this.#timer = null;
+    if (earliestMs === Number.POSITIVE_INFINITY) return;
+    const inMs = Math.max(WAIT_TICK_MS, earliestMs - performance.now());
+    this.#timer = setTimeout(() => this.#expire(), inMs);
+  }
+
+  #expire(): void {
+    const nowMs = performance.now();
+    let some = false;
+    for (const caller of this.#waiting) {
+      if (deadlineMs(caller) > nowMs) continue;
+      this.#waiting.delete(caller);
+      some = true;
+      this.#listener.onExpired(caller);
+    }
+    if (some && this.#waiting.size === 0) this.#listener.onEmpty(this);
+    this.#arm();
+  }
+}
+
+/** Monotonic time (ms) at which a waiter's patience ends, by its own rule; without a wait, never. */
+function deadlineMs(caller: Caller): number {
+  const policy = caller.rule?.policy;
+  if (policy?.kind !== 'coalesce' || caller.waitingSinceMs === null) return Number.POSITIVE_INFINITY;
+  return caller.waitingSinceMs + policy.waitMs;
+}

@@ -1,0 +1,286 @@
+/**
+ * The flights of this process, by key: whoever arrives with a key that has a flight here joins it, without a question
+ * to the store; whoever finds none opens one and asks.
+ *
+ * Invariants: at most one flight per key is open for joining; a process asks the store once per flight and waits for a
+ * foreign leader once per flight, whatever the number of requests; a follower that leaves ends only itself; a finished
+ * flight stays open for a few turns of the event loop, for requests that were already in the accept queue, but never
+ * answers a connection twice.
+ */
+
+import type { ClaimResult, FlightRef, Lease, Settlement } from '../core/claim.js';
+import type { BypassReason } from '../core/outcome.js';
+import { type Decision, decide, endingOf, retryAfterSeconds } from '../core/policy.js';
+import type { CoalescePolicy, KeyedPolicy } from '../core/rule.js';
+import { variantKey, varyMatches } from '../core/sharing.js';
+import { type Store, StoreUnavailable } from '../store/store.js';
+import type { Upstream } from '../upstream/upstream.js';
+import type { Caller } from './caller.js';
+import { Flight, type FlightListener } from './flight.js';
+import { Leading } from './leading.js';
+import type { ExchangeObserver } from './observer.js';
+import { pass } from './passing.js';
+
+/** Turns of the event loop for which a finished flight still answers. */
+const LINGER_TURNS = 2;
+/** Weight of the newest value in the moving average of latencies. */
+const LATENCY_WEIGHT = 0.2;
+
+export type FlightsOptions = {
+  readonly store: Store;
+  /** The in-process store that `onStoreDown: local` falls back to. */
+  readonly local: Store;
+  readonly upstreamOf: (name: string) => Upstream;
+  readonly observer: ExchangeObserver;
+  readonly newFlightId: () => string;
+};
+
+export class Flights {
+  readonly #options: FlightsOptions;
+  readonly #open = new Map<string, Flight>();
+  readonly #leading = new Set<Leading>();
+  /** Moving average of the time for a whole answer, by rule: what `Retry-After` is computed from. Milliseconds. */
+  readonly #latencies = new Map<string, number>();
+  #onIdle: (() => void) | null = null;
+  readonly #listener: FlightListener = {
+    onExpired: (caller) => caller.refuse('wait-timeout'),
+    onEmpty: (flight) => this.#onEmpty(flight),
+  };
+
+  constructor(options: FlightsOptions) {
+    this.#options = options;
+  }
+
+  /** Number of upstream calls that this process leads. */
+  get leadingCount(): number {
+    return this.#leading.size;
+  }
+
+  /** Resolves when this process leads no flight: the upstream calls of clients who left are over as well. */
+  idle(): Promise<void> {
+    if (this.#leading.size === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#onIdle = resolve;
+    });
+  }
+
+  /** Takes a request whose key is known: it leads, follows, is answered or refused. */
+  arrive(caller: Caller, key: string, election = 0): void {
+    const there = this.#open.get(key);
+    if (there !== undefined && this.#join(there, caller)) return;
+    const flight = new Flight(key, this.#options.newFlightId(), keyedPolicyOf(caller), election, this.#listener);
+    this.#open.set(key, flight);
+    flight.add(caller);
+    this.#claim(flight).catch((error) => {
+      this.#options.observer.failed(error);
+      this.#close(flight);
+      for (const seeker of flight.takeAll()) seeker.refuse('internal-error');
+    });
+  }
+
+  /** Ends every flight that this process leads, for a stop that can wait no longer. */
+  async stop(): Promise<void> {
+    await Promise.allSettled([...this.#leading].map((leading) => leading.stop()));
+  }
+
+  /** False when the flight cannot be joined any more. */
+  #join(flight: Flight, caller: Caller): boolean {
+    const { state } = flight;
+    if (state.kind === 'finished') {
+      // A connection that had this answer asks anew: its request was made after it, and the answer may be outdated.
+      if (flight.answered.has(caller.connection)) return false;
+      caller.role = 'follower';
+      this.#end(flight, caller, { kind: 'response', response: state.response });
+      return true;
+    }
+    if (state.kind === 'leading') {
+      if (!state.leading.held) {
+        this.#close(flight);
+        return false;
+      }
+      if (flight.policy.kind === 'reject') {
+        this.#refuseDuplicate(caller, state.leading.ref);
+        return true;
+      }
+    }
+    if (state.kind !== 'claiming') caller.role = 'follower';
+    flight.add(caller);
+    return true;
+  }
+
+  async #claim(flight: Flight): Promise<void> {
+    const { key, policy, election } = flight;
+    const request = { key, flight: flight.id, leaseMs: policy.leaseMs, election, join: policy.kind === 'coalesce' };
+    const claimedAtMs = performance.now();
+    let { store } = this.#options;
+    let claim: ClaimResult;
+    try {
+      claim = await store.claim(request);
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error;
+      if (policy.onStoreDown !== 'local') return this.#storeDown(flight);
+      store = this.#options.local;
+      claim = await store.claim(request);
+    }
+    this.#carryOut(flight, store, decide(policy, claim), claimedAtMs);
+  }
+
+  #carryOut(flight: Flight, store: Store, decision: Decision, claimedAtMs: number): void {
+    switch (decision.kind) {
+      case 'forward':
+        return this.#lead(flight, store, decision.lease, claimedAtMs);
+      case 'wait':
+        this.#follow(flight, store, decision.flight).catch(this.#options.observer.failed);
+        return;
+      case 'reject':
+        this.#close(flight);
+        for (const seeker of flight.takeAll()) this.#refuseDuplicate(seeker, decision.flight);
+        return;
+      case 'replay':
+        this.#close(flight);
+        for (const seeker of flight.takeAll()) this.#replay(seeker, flight.key, decision);
+    }
+  }
+
+  #lead(flight: Flight, store: Store, lease: Lease, claimedAtMs: number): void {
+    const caller = flight.takeFirst();
+    if (caller === null) {
+      // Everybody left while the store was asked: nothing was sent, so the key is given back at once.
+      this.#close(flight);
+      store.release(lease, { unlessAwaited: false }).catch(() => {});
+      return;
+    }
+    const leading: Leading = new Leading({
+      caller,
+      policy: keyedPolicyOf(caller),
+      lease,
+      claimedAtMs,
+      store,
+      upstream: this.#options.upstreamOf(caller.upstream),
+      observer: this.#options.observer,
+      flight: {
+        isAwaited: () => flight.awaited,
+        election: flight.election,
+        close: () => this.#close(flight),
+        conclude: (settlement) => this.#conclude(flight, settlement),
+        ended: (latencyMs) => {
+          this.#leading.delete(leading);
+          if (this.#leading.size === 0) this.#onIdle?.();
+          if (latencyMs !== null) this.#learn(caller.route, latencyMs);
+        },
+      },
+    });
+    this.#leading.add(leading);
+    flight.state = { kind: 'leading', leading };
+    if (flight.policy.kind === 'coalesce') flight.markFollowers();
+    else for (const seeker of flight.takeAll()) this.#refuseDuplicate(seeker, leading.ref);
+    leading.start();
+  }
+
+  /** Waits, once for all followers in this process, for the end of another process's flight. */
+  async #follow(flight: Flight, store: Store, ref: FlightRef): Promise<void> {
+    const wait = new AbortController();
+    flight.state = { kind: 'following', wait };
+    flight.markFollowers();
+    const { pollMs } = flight.policy as CoalescePolicy;
+    if (!flight.awaited) return this.#close(flight);
+    let settlement: Settlement;
+    try {
+      settlement = await store.settled(ref, { pollMs, signal: wait.signal });
+    } catch {
+      // Nobody waits any more, or the store was closed under the wait: what became of the flight is not known here.
+      settlement = { kind: 'unknown', election: ref.election };
+    }
+    this.#conclude(flight, settlement);
+  }
+
+  /** The flight has ended: everybody who waits here learns it, and it is open for late-comers of this moment only. */
+  #conclude(flight: Flight, settlement: Settlement): void {
+    if (settlement.kind === 'response') {
+      flight.state = { kind: 'finished', response: settlement.response };
+      this.#linger(flight, LINGER_TURNS);
+    } else {
+      this.#close(flight);
+    }
+    for (const follower of flight.takeAll()) this.#end(flight, follower, settlement);
+  }
+
+  #end(flight: Flight, caller: Caller, settlement: Settlement): void {
+    const policy = keyedPolicyOf(caller);
+    // Nobody can wait for the flight of a policy that refuses duplicates; a kept promise is cheaper than a cast.
+    if (policy.kind !== 'coalesce') return caller.refuse('internal-error');
+    const ending = endingOf(policy, caller.method, settlement);
+    switch (ending.kind) {
+      case 'answer':
+        if (!varyMatches(ending.response.vary, caller.fields)) {
+          return this.arrive(caller, variantKey(flight.key, ending.response.vary, caller.fields));
+        }
+        flight.answered.add(caller.connection);
+        return caller.give(ending.response, null, { kind: 'collapsed' });
+      case 'elect':
+        return this.arrive(caller, flight.key, ending.election);
+      case 'forward':
+        return this.#bypass(caller, 'not-shareable');
+      case 'refuse':
+        return caller.refuse(ending.code);
+    }
+  }
+
+  #replay(caller: Caller, key: string, { response, ageMs, ttlMs }: Decision & { kind: 'replay' }): void {
+    if (varyMatches(response.vary, caller.fields)) caller.give(response, ageMs, { kind: 'hit', ttlMs });
+    else this.arrive(caller, variantKey(key, response.vary, caller.fields));
+  }
+
+  #bypass(caller: Caller, reason: BypassReason): void {
+    pass(caller, this.#options.upstreamOf(caller.upstream), { kind: 'bypassed', reason }, this.#options.observer);
+  }
+
+  #storeDown(flight: Flight): void {
+    this.#close(flight);
+    for (const seeker of flight.takeAll()) {
+      if (flight.policy.onStoreDown === 'pass') this.#bypass(seeker, 'store-unavailable');
+      else seeker.refuse('store-unavailable');
+    }
+  }
+
+  #refuseDuplicate(caller: Caller, flight: FlightRef): void {
+    const policy = keyedPolicyOf(caller);
+    if (policy.kind !== 'reject') return caller.refuse('in-flight');
+    const { status, retryAfter } = policy.conflict;
+    const seconds =
+      retryAfter.kind === 'fixed'
+        ? retryAfter.seconds
+        : retryAfterSeconds(policy.leaseMs, flight, this.#latencies.get(caller.route) ?? null);
+    caller.refuse('in-flight', { status, retryAfterSeconds: seconds });
+  }
+
+  #onEmpty(flight: Flight): void {
+    const { state } = flight;
+    if (state.kind === 'leading') state.leading.onFollowerLeft();
+    if (state.kind === 'following') {
+      this.#close(flight);
+      state.wait.abort();
+    }
+  }
+
+  #linger(flight: Flight, turns: number): void {
+    setImmediate(() => (turns > 1 ? this.#linger(flight, turns - 1) : this.#close(flight)));
+  }
+
+  /** Nobody joins this flight any more. */
+  #close(flight: Flight): void {
+    if (this.#open.get(flight.key) === flight) this.#open.delete(flight.key);
+  }
+
+  #learn(route: string, latencyMs: number): void {
+    const known = this.#latencies.get(route);
+    this.#latencies.set(route, known === undefined ? latencyMs : known + LATENCY_WEIGHT * (latencyMs - known));
+  }
+}
+
+/** The policy of a request that has a key. Only such requests arrive here. */
+function keyedPolicyOf(caller: Caller): KeyedPolicy {
+  const policy = caller.rule?.policy;
+  if (policy === undefined || policy.kind === 'pass') throw new Error('a request without a policy has no flight');
+  return policy;
+}

@@ -1,0 +1,78 @@
+/**
+ * One request's life, in order: is it readable in one way only? which rule? what key? who has it? The rest is
+ * flights.ts for requests with a key and passing.ts for those without.
+ */
+
+import { keyOf, needsContent } from '../core/key.js';
+import { matchRule, type RuleTable } from '../core/match.js';
+import type { ProblemCode } from '../core/outcome.js';
+import type { KeyedPolicy, Rule } from '../core/rule.js';
+import { parseTarget, type Target } from '../core/target.js';
+import { valuesOf } from '../http/fields.js';
+import type { Upstream } from '../upstream/upstream.js';
+import type { Caller } from './caller.js';
+import { readContent } from './content.js';
+import type { Flights } from './flights.js';
+import type { ExchangeObserver } from './observer.js';
+import { pass } from './passing.js';
+
+export type HandleOptions = {
+  readonly rules: RuleTable;
+  /** Upstream of requests that no rule matches; null: they get 404. */
+  readonly unmatched: string | null;
+  /** Key of the digests (`store.secret`). */
+  readonly secret: string | null;
+  readonly flights: Flights;
+  readonly upstreamOf: (name: string) => Upstream;
+  readonly observer: ExchangeObserver;
+};
+
+/** Takes a request and sees to it that it gets an answer, or a cut connection. Never throws, never rejects. */
+export function handle(caller: Caller, options: HandleOptions): void {
+  try {
+    route(caller, options);
+  } catch (error) {
+    options.observer.failed(error);
+    caller.refuse('internal-error');
+  }
+}
+
+function route(caller: Caller, options: HandleOptions): void {
+  const hosts = valuesOf(caller.fields, 'host');
+  // Two hosts are two readings of one request (RFC 9112 section 3.2): whoever sent it, nobody may guess.
+  if (hosts.length > 1) return caller.refuse('bad-request', { detail: 'More than one Host field.' });
+  const target = parseTarget(caller.target);
+  // In absolute form the target's host is the host (RFC 9112 section 3.2.2).
+  const host = target.host ?? hosts[0] ?? '';
+  const match = matchRule(options.rules, { method: caller.method, path: target.path, host, fields: caller.fields });
+  caller.rule = match?.rule ?? null;
+  const upstream = match?.rule.upstream ?? options.unmatched;
+  if (upstream === null) return caller.refuse('no-route');
+  caller.upstream = upstream;
+  if (match === null || match.rule.policy.kind === 'pass') {
+    return pass(caller, options.upstreamOf(upstream), { kind: 'passed' }, options.observer);
+  }
+  const request = { target, host, params: match.params };
+  keyed(caller, match.rule.policy, request, options).catch((error) => {
+    options.observer.failed(error);
+    caller.refuse('internal-error');
+  });
+}
+
+type Located = { readonly target: Target; readonly host: string; readonly params: ReadonlyMap<string, string> };
+
+async function keyed(caller: Caller, policy: KeyedPolicy, located: Located, options: HandleOptions): Promise<void> {
+  if (needsContent(policy)) {
+    const read = await readContent(caller.req, policy.maxKeyBodyBytes);
+    if (read.kind === 'broken') return;
+    if (read.kind === 'too-large') return caller.refuse('content-too-large');
+    caller.content = read.content;
+  }
+  const view = { method: caller.method, fields: caller.fields, content: caller.content, ...located };
+  const key = keyOf(policy, view, options.secret);
+  if (key.kind === 'key') return options.flights.arrive(caller, key.digest);
+  const reason: ProblemCode & `key-${string}` = key.kind === 'missing' ? 'key-missing' : 'key-malformed';
+  // The part is named as the configuration names it; its value is the client's and stays out of every answer and log.
+  if (policy.onMissingKey === 'reject') return caller.refuse(reason, { detail: `Key part "${key.part}".` });
+  pass(caller, options.upstreamOf((caller.rule as Rule).upstream), { kind: 'bypassed', reason }, options.observer);
+}

@@ -1,0 +1,341 @@
+/**
+ * The leader's exchange: one upstream call, its record, its lease, and the settlement that ends the flight.
+ *
+ * Invariants:
+ * - nothing is sent unless the lease is held at that moment, by this process's monotonic clock;
+ * - the flight is settled exactly once, and before the leader's client sees the end of its answer, so that a client
+ *   that repeats right after its answer never meets its own claim;
+ * - the leader's client leaving does not end a call that was sent, unless the method is safe and nobody waits for it
+ *   in any process;
+ * - a lease that was lost is not settled: what it protected belongs to somebody else now.
+ */
+
+import type { FlightRef, Held, Lease, Settlement } from '../core/claim.js';
+import { keepMsFor } from '../core/policy.js';
+import { isSafe, type KeyedPolicy } from '../core/rule.js';
+import { judge, varyDigest } from '../core/sharing.js';
+import { clientFields, contentLengthOf, hasNoContent } from '../http/fields.js';
+import type { Store } from '../store/store.js';
+import type { UpstreamFailure } from '../upstream/failure.js';
+import type { Exchange, ForwardSink, Upstream } from '../upstream/upstream.js';
+import type { Caller } from './caller.js';
+import { LeaseKeeper } from './lease-keeper.js';
+import type { ExchangeObserver } from './observer.js';
+import { upstreamRequest } from './passing.js';
+import { Recording } from './recording.js';
+import { upstreamProblem } from './upstream-problem.js';
+
+/** Time beyond the upstream's own deadlines after which a silent exchange keeps its lease no longer. */
+const OVERDUE_MARGIN_MS = 2_000;
+/** Interval at which a settlement that the store did not take is tried again, within the lease. */
+const SETTLE_RETRY_MS = 200;
+
+/** The flight, as its leader's exchange needs it. */
+export interface LedFlight {
+  /** Whether anybody in this process waits for the settlement. */
+  isAwaited(): boolean;
+  readonly election: number;
+  /** Nobody joins any more: the lease is lost or given up. */
+  close(): void;
+  /** The settlement, for the followers in this process. */
+  conclude(settlement: Settlement): void;
+  /** The exchange is over. `latencyMs`: time for the whole answer, null when there was none. */
+  ended(latencyMs: number | null): void;
+}
+
+export type LeadingOptions = {
+  readonly caller: Caller;
+  readonly policy: KeyedPolicy;
+  readonly lease: Lease;
+  readonly store: Store;
+  readonly upstream: Upstream;
+  readonly flight: LedFlight;
+  readonly observer: ExchangeObserver;
+  /** Monotonic time (ms) from before the claim was asked for. */
+  readonly claimedAtMs: number;
+};
+
+export class Leading implements ForwardSink {
+  readonly #options: LeadingOptions;
+  readonly #keeper: LeaseKeeper;
+  readonly #startedAtMs = performance.now();
+  #exchange: Exchange | null = null;
+  #recording: Recording | null = null;
+  /** Announced length of the content; null: the end of the message tells. */
+  #expectedBytes: number | null = null;
+  #receivedBytes = 0;
+  /** The piece that completes the content, kept back until the flight is settled. */
+  #lastChunk: Buffer | null = null;
+  #progressAtMs = performance.now();
+  #stage: 'asking' | 'answering' | 'paused' = 'asking';
+  #keepMs = 0;
+  #settling: Promise<void> | null = null;
+  #abandoning: Promise<void> | null = null;
+  /** The exchange is over: whatever its upstream still says comes too late. */
+  #over = false;
+
+  constructor(options: LeadingOptions) {
+    this.#options = options;
+    this.#keeper = new LeaseKeeper(options.lease, options.store, {
+      claimedAtMs: options.claimedAtMs,
+      until: () => this.#deadlineMs(),
+      onLost: () => this.#onLost(),
+    });
+  }
+
+  /** Whether the lease is held for certain, so that a duplicate may join. */
+  get held(): boolean {
+    return this.#keeper.held;
+  }
+
+  /** This flight as its duplicates see it. */
+  get ref(): FlightRef {
+    const { lease, flight } = this.#options;
+    const nowMs = performance.now();
+    return {
+      key: lease.key,
+      flight: lease.flight,
+      leaseLeftMs: Math.max(0, this.#keeper.heldUntilMs - nowMs),
+      ageMs: nowMs - this.#startedAtMs,
+      election: flight.election,
+    };
+  }
+
+  start(): void {
+    const { caller, upstream, observer } = this.#options;
+    observer.flights(caller.route, 1);
+    caller.role = 'leader';
+    caller.whenLeft(() => this.#onCallerLeft());
+    const request = upstreamRequest(caller, upstream);
+    if (request.content !== null && !Buffer.isBuffer(request.content)) {
+      // An upload that moves is progress; the upstream's deadline for its answer begins with the upload's end.
+      request.content.on('data', () => this.#progress());
+    }
+    this.#exchange = upstream.forward(request, this, 'keyed');
+  }
+
+  /** To be called when a follower left: if that was the last one, a safe call may be worth ending. */
+  onFollowerLeft(): void {
+    this.#abandonIfAlone();
+  }
+
+  /** Ends the flight now, because the process stops: what was never sent is free, what was sent is unknown. */
+  async stop(): Promise<void> {
+    if (this.#over) return;
+    const sent = this.#exchange?.sent ?? false;
+    this.#exchange?.abort();
+    await this.#fail({ kind: sent ? 'unanswered' : 'not-sent', cause: sent ? 'reset' : 'given-up' });
+  }
+
+  onSend(): boolean {
+    const { caller, flight, observer } = this.#options;
+    if (!this.#keeper.held || this.#abandoning !== null) return false;
+    if (caller.gone && !flight.isAwaited() && !isSafe(caller.method)) return false;
+    this.#progress();
+    observer.sent(caller.route);
+    return true;
+  }
+
+  onInterim(status: number, fields: string[]): void {
+    this.#progress();
+    this.#options.caller.interim(status, clientFields(fields));
+  }
+
+  onFields(status: number, reason: string, fields: string[]): void {
+    const { caller } = this.#options;
+    this.#stage = 'answering';
+    this.#progress();
+    const passed = clientFields(fields);
+    this.#expectedBytes = hasNoContent(caller.method, status) ? 0 : contentLengthOf(passed);
+    const stored = this.#judge(status, reason, passed);
+    caller.begin(status, reason, passed, { kind: 'led', stored });
+    if (this.#expectedBytes === 0) caller.hold();
+  }
+
+  onContent(chunk: Buffer): boolean {
+    const { caller } = this.#options;
+    this.#progress();
+    this.#receivedBytes += chunk.length;
+    if (this.#recording !== null && !this.#recording.add(chunk)) {
+      this.#recording = null;
+      void this.#settle({ kind: 'unshareable', reason: 'too-large' }, 0);
+    }
+    if (this.#expectedBytes !== null && this.#receivedBytes >= this.#expectedBytes) {
+      this.#lastChunk = chunk;
+      caller.hold();
+      return true;
+    }
+    // While the response is recorded the leader's client does not slow it: others wait for it, and the record is bounded.
+    if (caller.write(chunk) || this.#recording !== null || caller.gone) return true;
+    this.#pause();
+    return false;
+  }
+
+  onEnd(trailers: string[]): void {
+    void this.#finish(trailers).catch(this.#options.observer.failed);
+  }
+
+  onFailure(failure: UpstreamFailure): void {
+    void this.#fail(failure).catch(this.#options.observer.failed);
+  }
+
+  /** Decides about sharing at the response's fields; answers whether it is recorded for others. */
+  #judge(status: number, reason: string, fields: string[]): boolean {
+    const { policy, caller } = this.#options;
+    if (policy.kind !== 'coalesce') return false;
+    const verdict = judge(policy, status, fields, this.#expectedBytes);
+    if (verdict.kind === 'unshareable') {
+      void this.#settle({ kind: 'unshareable', reason: verdict.reason }, 0);
+      return false;
+    }
+    const vary = { names: verdict.varyNames, digest: varyDigest(verdict.varyNames, caller.fields) };
+    this.#recording = new Recording(status, reason, fields, vary, policy.maxSharedBytes);
+    this.#keepMs = keepMsFor(policy, caller.method, status);
+    return true;
+  }
+
+  async #finish(trailers: string[]): Promise<void> {
+    const { caller } = this.#options;
+    // An abandonment that the store has already been asked for comes first: after it there is nothing to settle.
+    await this.#abandoning;
+    if (this.#over) return;
+    const latencyMs = performance.now() - this.#startedAtMs;
+    if (this.#recording !== null) {
+      await this.#settle({ kind: 'response', response: this.#recording.finish(trailers) }, this.#keepMs);
+    } else {
+      await this.#settle({ kind: 'unshareable', reason: 'not-recorded' }, 0);
+    }
+    caller.end(this.#lastChunk, trailers);
+    this.#end(latencyMs);
+  }
+
+  async #fail(failure: UpstreamFailure): Promise<void> {
+    const { caller, flight } = this.#options;
+    if (caller.begun) caller.cut();
+    await this.#abandoning;
+    if (this.#over) return;
+    this.#recording = null;
+    const kind = failure.kind === 'not-sent' ? 'failed' : 'unknown';
+    await this.#settle({ kind, election: flight.election }, 0);
+    const { code, proxyError } = upstreamProblem(failure, true);
+    caller.refuse(code, { proxyError });
+    this.#end(null);
+  }
+
+  /** Ends the flight, once: the store first, then the followers in this process. */
+  #settle(settlement: Settlement, keepMs: number): Promise<void> {
+    this.#settling ??= this.#settleOnce(settlement, keepMs);
+    return this.#settling;
+  }
+
+  async #settleOnce(settlement: Settlement, keepMs: number): Promise<void> {
+    const { flight } = this.#options;
+    const heldUntilMs = this.#keeper.heldUntilMs;
+    this.#keeper.stop();
+    if (settlement.kind === 'unshareable') flight.close();
+    if (!this.#keeper.lost) {
+      try {
+        this.#onSettled(await this.#tell(settlement, keepMs));
+      } catch {
+        void this.#tellLater(settlement, keepMs, heldUntilMs);
+      }
+    }
+    flight.conclude(settlement);
+  }
+
+  #tell(settlement: Settlement, keepMs: number): Promise<Held | 'awaited'> {
+    const { policy, store, lease } = this.#options;
+    return policy.kind === 'coalesce'
+      ? store.complete(lease, settlement, keepMs)
+      : store.release(lease, { unlessAwaited: false });
+  }
+
+  /** The store was away: nobody here waits for it, but followers elsewhere and the next request do, within the lease. */
+  async #tellLater(settlement: Settlement, keepMs: number, untilMs: number): Promise<void> {
+    const { observer, caller, lease } = this.#options;
+    while (performance.now() < untilMs) {
+      await new Promise((resolve) => setTimeout(resolve, SETTLE_RETRY_MS));
+      try {
+        return this.#onSettled(await this.#tell(settlement, keepMs));
+      } catch {
+        // Still away.
+      }
+    }
+    observer.unsettled(caller.route, lease.key);
+  }
+
+  #onSettled(answer: Held | 'awaited'): void {
+    const { observer, caller, lease } = this.#options;
+    if (answer === 'lost') observer.leaseLost(caller.route, lease.key);
+  }
+
+  #onLost(): void {
+    const { observer, caller, lease, flight } = this.#options;
+    observer.leaseLost(caller.route, lease.key);
+    flight.close();
+  }
+
+  #onCallerLeft(): void {
+    if (this.#stage === 'paused') this.#resume();
+    this.#abandonIfAlone();
+  }
+
+  /** A call that was sent and is not safe goes on without its client; anything else ends when nobody waits for it. */
+  #abandonIfAlone(): void {
+    const { caller, flight } = this.#options;
+    if (this.#over || this.#settling !== null || this.#abandoning !== null) return;
+    if (!caller.gone || flight.isAwaited()) return;
+    if (this.#exchange?.sent && !isSafe(caller.method)) return;
+    flight.close();
+    this.#abandoning = this.#abandon();
+  }
+
+  async #abandon(): Promise<void> {
+    const { store, lease, observer, caller } = this.#options;
+    let answer: Held | 'awaited' = 'held';
+    try {
+      answer = await store.release(lease, { unlessAwaited: true });
+    } catch {
+      // The store is away: the lease will end by itself, a third of it after the last renewal at the latest.
+    }
+    if (answer === 'awaited') {
+      this.#abandoning = null;
+      return;
+    }
+    if (answer === 'lost') observer.leaseLost(caller.route, lease.key);
+    this.#keeper.stop();
+    this.#exchange?.abort();
+    this.#end(null);
+  }
+
+  #end(latencyMs: number | null): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#options.observer.flights(this.#options.caller.route, -1);
+    this.#options.flight.ended(latencyMs);
+  }
+
+  #pause(): void {
+    this.#stage = 'paused';
+    this.#options.caller.whenDrained(() => this.#resume());
+  }
+
+  #resume(): void {
+    if (this.#stage !== 'paused') return;
+    this.#stage = 'answering';
+    this.#progress();
+    this.#exchange?.resume();
+  }
+
+  #progress(): void {
+    this.#progressAtMs = performance.now();
+  }
+
+  /** The upstream's own deadline for the next sign of life; none while it is the client that keeps it waiting. */
+  #deadlineMs(): number {
+    const { upstream } = this.#options;
+    if (this.#stage === 'paused') return Number.POSITIVE_INFINITY;
+    const allowedMs = this.#stage === 'asking' ? upstream.answerDeadlineMs : upstream.bodyTimeoutMs;
+    return this.#progressAtMs + allowedMs + OVERDUE_MARGIN_MS;
+  }
+}

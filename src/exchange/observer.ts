@@ -1,0 +1,18 @@
+/** What the exchange tells those who watch it. Observers never change what happens. */
+
+import type { Report } from './caller.js';
+
+export interface ExchangeObserver {
+  /** A request was handed to a connected upstream socket. */
+  sent(route: string): void;
+  /** A flight began (+1) or ended (-1) in this process. */
+  flights(route: string, change: 1 | -1): void;
+  /** A leader lost its lease: another may have run beside it. `key` is the digest. */
+  leaseLost(route: string, key: string): void;
+  /** A settlement could not be brought to the store within the lease. */
+  unsettled(route: string, key: string): void;
+  /** A request is over, whichever way. Called once each. */
+  over(report: Report): void;
+  /** Something that must not happen did. */
+  failed(error: unknown): void;
+}

@@ -1,0 +1,93 @@
+/**
+ * Forwarding without a flight: rules without a policy, unmatched requests, and requests that go unprotected.
+ *
+ * Invariants: nothing is recorded; back-pressure runs both ways; the client's leaving ends the upstream call, and an
+ * upstream cut reaches the client as a cut.
+ */
+
+import { PassThrough } from 'node:stream';
+import type { Outcome } from '../core/outcome.js';
+import { clientFields, upstreamFields } from '../http/fields.js';
+import type { UpstreamFailure } from '../upstream/failure.js';
+import type { Exchange, ForwardSink, Upstream, UpstreamRequest } from '../upstream/upstream.js';
+import type { Caller } from './caller.js';
+import type { ExchangeObserver } from './observer.js';
+import { upstreamProblem } from './upstream-problem.js';
+
+/** The upstream's view of a client's request. */
+export function upstreamRequest(caller: Caller, upstream: Upstream): UpstreamRequest {
+  const { req } = caller;
+  return {
+    method: caller.method,
+    target: caller.target,
+    fields: upstreamFields(caller.fields, req.httpVersion, caller.peer, caller.requestId, upstream.host),
+    content: caller.content ?? (caller.announcesContent ? upload(caller) : null),
+  };
+}
+
+/**
+ * The client's content as a stream of its own: undici destroys the stream it was given when the upstream fails, and
+ * destroying the request itself would take the client's connection down before it has its answer.
+ */
+function upload(caller: Caller): PassThrough {
+  const stream = new PassThrough();
+  const { req } = caller;
+  req.once('error', (error) => stream.destroy(error));
+  req.once('aborted', () => stream.destroy(new Error('the client left during its upload')));
+  req.pipe(stream);
+  return stream;
+}
+
+/** Forwards a request as it is. `outcome` is what the request ends as when the upstream answers. */
+export function pass(caller: Caller, upstream: Upstream, outcome: Outcome, observer: ExchangeObserver): void {
+  new Passing(caller, outcome, observer).start(upstream);
+}
+
+class Passing implements ForwardSink {
+  readonly #caller: Caller;
+  readonly #outcome: Outcome;
+  readonly #observer: ExchangeObserver;
+  #exchange: Exchange | null = null;
+
+  constructor(caller: Caller, outcome: Outcome, observer: ExchangeObserver) {
+    this.#caller = caller;
+    this.#outcome = outcome;
+    this.#observer = observer;
+  }
+
+  start(upstream: Upstream): void {
+    const caller = this.#caller;
+    if (caller.gone) return;
+    caller.whenLeft(() => this.#exchange?.abort());
+    this.#exchange = upstream.forward(upstreamRequest(caller, upstream), this, 'open');
+  }
+
+  onSend(): boolean {
+    this.#observer.sent(this.#caller.route);
+    return true;
+  }
+
+  onInterim(status: number, fields: string[]): void {
+    this.#caller.interim(status, clientFields(fields));
+  }
+
+  onFields(status: number, reason: string, fields: string[]): void {
+    this.#caller.begin(status, reason, clientFields(fields), this.#outcome);
+  }
+
+  onContent(chunk: Buffer): boolean {
+    if (this.#caller.write(chunk)) return true;
+    this.#caller.whenDrained(() => this.#exchange?.resume());
+    return false;
+  }
+
+  onEnd(trailers: string[]): void {
+    this.#caller.end(null, trailers);
+  }
+
+  onFailure(failure: UpstreamFailure): void {
+    if (this.#caller.begun) return this.#caller.cut();
+    const { code, proxyError } = upstreamProblem(failure, false);
+    this.#caller.refuse(code, { proxyError });
+  }
+}

@@ -1,0 +1,152 @@
+/**
+ * The field table: what is removed, added and kept when a message crosses the gateway. Field lines are flat lists as
+ * Node gives them (name, value, name, value …); order, spelling and repetition are the sender's.
+ */
+
+/** Connection-specific fields (RFC 9110 section 7.6.1): they belong to one connection and never cross, either way. */
+const CONNECTION_SPECIFIC: ReadonlySet<string> = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'te',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/** Fields that `Connection` cannot declare connection-specific: dropping them would change what the message means. */
+const NEVER_NAMED_BY_CONNECTION: ReadonlySet<string> = new Set([
+  'authorization',
+  'cache-control',
+  'content-length',
+  'content-type',
+  'cookie',
+  'forwarded',
+  'host',
+  'idempotency-key',
+  'via',
+  'x-forwarded-for',
+  'x-forwarded-host',
+  'x-forwarded-proto',
+]);
+
+/** Who the client is, as far as the fields towards the upstream tell. */
+export type Peer = {
+  readonly address: string;
+  readonly scheme: 'http' | 'https';
+  /** Whether the peer is one of `trustedProxies`, so that its own X-Forwarded-* are believed. */
+  readonly trusted: boolean;
+};
+
+/** The values of all lines of one field, in order. `name` is lower case. */
+export function valuesOf(fields: readonly string[], name: string): string[] {
+  const values: string[] = [];
+  for (let i = 0; i + 1 < fields.length; i += 2) {
+    const at = fields[i] as string;
+    if (at.length === name.length && at.toLowerCase() === name) values.push(fields[i + 1] as string);
+  }
+  return values;
+}
+
+/** Field names that the `Connection` lines declare connection-specific; null when there are none. */
+function namedByConnection(fields: readonly string[]): ReadonlySet<string> | null {
+  let named: Set<string> | null = null;
+  for (let i = 0; i + 1 < fields.length; i += 2) {
+    const name = fields[i] as string;
+    if (name.length !== 10 || name.toLowerCase() !== 'connection') continue;
+    for (const option of (fields[i + 1] as string).split(',')) {
+      const token = option.trim().toLowerCase();
+      if (token === '' || token === 'close' || token === 'keep-alive' || NEVER_NAMED_BY_CONNECTION.has(token)) continue;
+      named ??= new Set();
+      named.add(token);
+    }
+  }
+  return named;
+}
+
+/**
+ * The field lines that go upstream for a client's request. `Expect` is answered by the gateway and goes no further;
+ * exactly one `X-Forwarded-For` line ends in the real peer; a request id that is absent is made by `newRequestId`.
+ */
+export function upstreamFields(
+  fields: readonly string[],
+  httpVersion: string,
+  peer: Peer,
+  requestId: string,
+  host: string | null,
+): string[] {
+  const named = namedByConnection(fields);
+  const out: string[] = [];
+  let forwardedFor = '';
+  let forwardedProto: string = peer.scheme;
+  let forwardedHost: string | null = null;
+  for (let i = 0; i + 1 < fields.length; i += 2) {
+    const spelled = fields[i] as string;
+    const value = fields[i + 1] as string;
+    const name = spelled.toLowerCase();
+    switch (name) {
+      case 'expect':
+      case 'x-request-id':
+        continue;
+      case 'host':
+        forwardedHost ??= value;
+        if (host !== null) continue;
+        break;
+      case 'x-forwarded-for':
+        if (peer.trusted) forwardedFor = forwardedFor === '' ? value : `${forwardedFor}, ${value}`;
+        continue;
+      case 'x-forwarded-proto':
+        if (peer.trusted) forwardedProto = value;
+        continue;
+      case 'x-forwarded-host':
+        continue;
+    }
+    if (CONNECTION_SPECIFIC.has(name) || named?.has(name)) continue;
+    out.push(spelled, value);
+  }
+  if (host !== null) out.push('Host', host);
+  if (peer.trusted) forwardedHost = valuesOf(fields, 'x-forwarded-host')[0] ?? forwardedHost;
+  out.push('X-Forwarded-For', forwardedFor === '' ? peer.address : `${forwardedFor}, ${peer.address}`);
+  out.push('X-Forwarded-Proto', forwardedProto);
+  if (forwardedHost !== null) out.push('X-Forwarded-Host', forwardedHost);
+  out.push('X-Request-Id', requestId, 'Via', `${httpVersion} oneflight`);
+  return out;
+}
+
+/** The field lines of an upstream's response that cross. */
+export function clientFields(fields: readonly string[]): string[] {
+  const named = namedByConnection(fields);
+  const out: string[] = [];
+  for (let i = 0; i + 1 < fields.length; i += 2) {
+    const spelled = fields[i] as string;
+    const name = spelled.toLowerCase();
+    if (CONNECTION_SPECIFIC.has(name) || named?.has(name)) continue;
+    out.push(spelled, fields[i + 1] as string);
+  }
+  return out;
+}
+
+/** Whether a response of this status to this method has no content, whatever its fields say (RFC 9110 section 6.4.1). */
+export function hasNoContent(method: string, status: number): boolean {
+  return method === 'HEAD' || status === 204 || status === 304 || (status >= 100 && status < 200);
+}
+
+/** The length that the fields announce; null when they announce none or none that can be read. */
+export function contentLengthOf(fields: readonly string[]): number | null {
+  const [value] = valuesOf(fields, 'content-length');
+  return value !== undefined && /^\d{1,15}$/.test(value) ? Number(value) : null;
+}
+
+/** Whole seconds of the upstream's own `Age` (RFC 9111 section 5.1); 0 when it sent none. */
+export function ageSecondsOf(fields: readonly string[]): number {
+  const [value] = valuesOf(fields, 'age');
+  return value !== undefined && /^\d{1,9}$/.test(value) ? Number(value) : 0;
+}
+
+/** The lines without those of one field. `name` is lower case. */
+export function withoutField(fields: readonly string[], name: string): string[] {
+  const out: string[] = [];
+  for (let i = 0; i + 1 < fields.length; i += 2) {
+    if ((fields[i] as string).toLowerCase() !== name) out.push(fields[i] as string, fields[i + 1] as string);
+  }
+  return out;
+}

@@ -1,0 +1,83 @@
+/**
+ * The answers that the gateway makes itself: one table from code to status, title and Proxy-Status error type, and
+ * the message built from it (RFC 9457, RFC 9209). They are never recorded and never shared.
+ */
+
+import type { ProblemCode } from '../core/outcome.js';
+
+type Entry = {
+  readonly status: number;
+  readonly title: string;
+  /** Error type of RFC 9209 section 2.3 that comes closest. */
+  readonly error: string;
+  readonly retry: boolean;
+};
+
+/** Each line argued by its RFC: 4xx where the client can do something about it, 5xx where it cannot. */
+const PROBLEMS: Readonly<Record<ProblemCode, Entry>> = {
+  'in-flight': entry(409, 'The same operation is in progress', 'http_request_denied', true),
+  'key-missing': entry(400, 'The request lacks what its key is made of', 'http_request_error'),
+  'key-malformed': entry(400, 'The request has a malformed key', 'http_request_error'),
+  'content-too-large': entry(413, 'The content is too large to read a key from', 'http_request_error'),
+  'wait-timeout': entry(504, 'The leader did not end within the wait', 'http_response_timeout'),
+  'not-shareable': entry(503, "The leader's response is not for this request", 'proxy_internal_response', true),
+  'no-route': entry(404, 'No rule matches and nothing else is configured', 'destination_not_found'),
+  'upstream-unreachable': entry(502, 'The upstream could not be reached', 'destination_unavailable'),
+  'upstream-timeout': entry(504, 'The upstream did not answer in time', 'http_response_timeout'),
+  'outcome-unknown': entry(504, 'The request was sent; its outcome is unknown', 'http_response_incomplete'),
+  'leader-failed': entry(503, 'The leader of this flight failed', 'destination_unavailable', true),
+  'store-unavailable': entry(503, 'The store that holds the claims cannot be reached', 'proxy_internal_error', true),
+  'bad-upstream-response': entry(502, 'The upstream sent a response that cannot be read', 'http_protocol_error'),
+  'bad-request': entry(400, 'The request cannot be read in one way only', 'http_request_error'),
+  'internal-error': entry(500, 'The gateway failed', 'proxy_internal_error'),
+  draining: entry(503, 'The gateway is stopping', 'connection_limit_reached', true),
+};
+
+function entry(status: number, title: string, error: string, retry = false): Entry {
+  return { status, title, error, retry };
+}
+
+/** What an occurrence knows better than the table. */
+export type ProblemOptions = {
+  /** `in-flight` may be 429. */
+  readonly status?: number;
+  /** A sentence about this occurrence; never a value of the request. */
+  readonly detail?: string;
+  /** Whole seconds; by the table it is 1 where a repeat makes sense. */
+  readonly retryAfterSeconds?: number;
+  /** RFC 9209 error type. */
+  readonly proxyError?: string;
+};
+
+export type ProblemMessage = {
+  readonly status: number;
+  readonly fields: string[];
+  readonly content: Buffer;
+};
+
+/** Builds the whole message of a problem. */
+export function problemMessage(code: ProblemCode, options: ProblemOptions = {}): ProblemMessage {
+  const known = PROBLEMS[code];
+  const status = options.status ?? known.status;
+  const content = Buffer.from(
+    JSON.stringify({
+      type: `urn:oneflight:problem:${code}`,
+      title: known.title,
+      status,
+      detail: options.detail,
+    }),
+  );
+  const fields = [
+    'Content-Type',
+    'application/problem+json',
+    'Content-Length',
+    String(content.length),
+    'Cache-Control',
+    'no-store',
+    'Proxy-Status',
+    `oneflight; error=${options.proxyError ?? known.error}; details="${code}"`,
+  ];
+  const retryAfter = options.retryAfterSeconds ?? (known.retry ? 1 : undefined);
+  if (retryAfter !== undefined) fields.push('Retry-After', String(retryAfter));
+  return { status, fields, content };
+}

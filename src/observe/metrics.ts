@@ -1,0 +1,116 @@
+/**
+ * The metrics of one gateway, in Prometheus' practice: seconds, `_total` counters, no key and no value of a request in
+ * a label. Every request is counted once, when it is over, by the label of its outcome.
+ */
+
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { labelOf, type Outcome } from '../core/outcome.js';
+import { type Store, StoreUnavailable } from '../store/store.js';
+
+const WAIT_BUCKETS_S = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+const STORE_BUCKETS_S = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.2, 0.3];
+
+export class Metrics {
+  readonly #registry = new Registry();
+  readonly #requests = this.#counter('requests_total', 'Requests that are over, by outcome.', ['route', 'outcome']);
+  readonly #sent = this.#counter('upstream_calls_total', 'Requests handed to a connected upstream socket.', ['route']);
+  readonly #lost = this.#counter('leases_lost_total', 'Leases lost before their flight was settled.', ['route']);
+  readonly #unsettled = this.#counter(
+    'unsettled_flights_total',
+    'Flights whose settlement the store did not take within the lease.',
+    ['route'],
+  );
+  readonly #unprotected = this.#counter(
+    'unprotected_requests_total',
+    'Requests of a rule with a policy that were forwarded without it, by reason.',
+    ['route', 'reason'],
+  );
+  readonly #storeErrors = this.#counter('store_errors_total', 'Questions the store did not answer.', ['operation']);
+  readonly #flights = new Gauge({
+    name: 'oneflight_flights_in_progress',
+    help: 'Flights that this process leads now.',
+    labelNames: ['route'],
+    registers: [this.#registry],
+  });
+  readonly #waits = this.#histogram(
+    'follower_wait_seconds',
+    'Time a follower waited for its answer.',
+    ['route'],
+    WAIT_BUCKETS_S,
+  );
+  readonly #store = this.#histogram('store_seconds', 'Time the store took to answer.', ['operation'], STORE_BUCKETS_S);
+
+  constructor(version: string) {
+    collectDefaultMetrics({ register: this.#registry });
+    new Gauge({
+      name: 'oneflight_build_info',
+      help: 'Always 1; the label tells the version.',
+      labelNames: ['version'],
+      registers: [this.#registry],
+    }).set({ version }, 1);
+  }
+
+  get contentType(): string {
+    return this.#registry.contentType;
+  }
+
+  /** All metrics in the text exposition format. */
+  expose(): Promise<string> {
+    return this.#registry.metrics();
+  }
+
+  over(route: string, outcome: Outcome, waitedMs: number | null): void {
+    this.#requests.inc({ route, outcome: labelOf(outcome) });
+    if (outcome.kind === 'bypassed') this.#unprotected.inc({ route, reason: outcome.reason });
+    if (waitedMs !== null) this.#waits.observe({ route }, waitedMs / 1000);
+  }
+
+  sent(route: string): void {
+    this.#sent.inc({ route });
+  }
+
+  flights(route: string, change: 1 | -1): void {
+    this.#flights.inc({ route }, change);
+  }
+
+  leaseLost(route: string): void {
+    this.#lost.inc({ route });
+  }
+
+  unsettled(route: string): void {
+    this.#unsettled.inc({ route });
+  }
+
+  /** The same store, measured. Waiting for a settlement is not a question to the store and is not timed. */
+  watch(store: Store): Store {
+    const timed = async <T>(operation: string, ask: () => Promise<T>): Promise<T> => {
+      const stop = this.#store.startTimer({ operation });
+      try {
+        return await ask();
+      } catch (error) {
+        if (error instanceof StoreUnavailable) this.#storeErrors.inc({ operation });
+        throw error;
+      } finally {
+        stop();
+      }
+    };
+    return {
+      claim: (request) => timed('claim', () => store.claim(request)),
+      renew: (lease) => timed('renew', () => store.renew(lease)),
+      complete: (lease, settlement, keepMs) => timed('complete', () => store.complete(lease, settlement, keepMs)),
+      release: (lease, options) => timed('release', () => store.release(lease, options)),
+      settled: (flight, options) => store.settled(flight, options),
+      ping: () => timed('ping', () => store.ping()),
+      open: () => store.open(),
+      close: () => store.close(),
+    };
+  }
+
+  #counter<L extends string>(name: string, help: string, labelNames: L[]): Counter<L> {
+    return new Counter({ name: `oneflight_${name}`, help, labelNames, registers: [this.#registry] });
+  }
+
+  #histogram<L extends string>(name: string, help: string, labelNames: L[], buckets: number[]): Histogram<L> {
+    return new Histogram({ name: `oneflight_${name}`, help, labelNames, buckets, registers: [this.#registry] });
+  }
+}

@@ -1,0 +1,45 @@
+/**
+ * What the exchange tells becomes metrics and log lines. One line per exchange, derived from its outcome; no field
+ * value, no content and no key in it.
+ */
+
+import type { Logger } from 'pino';
+import { labelOf, roleOf } from '../core/outcome.js';
+import type { ExchangeObserver } from '../exchange/observer.js';
+import type { Metrics } from './metrics.js';
+
+/** The observer that the composition root gives to the exchange. */
+export function watchExchange(metrics: Metrics, log: Logger): ExchangeObserver {
+  return {
+    sent: (route) => metrics.sent(route),
+    flights: (route, change) => metrics.flights(route, change),
+    leaseLost: (route, key) => {
+      metrics.leaseLost(route);
+      log.warn({ route, key }, 'lease lost: another leader may have run beside this one');
+    },
+    unsettled: (route, key) => {
+      metrics.unsettled(route);
+      log.warn({ route, key }, 'settlement not stored within the lease');
+    },
+    failed: (error) => log.error({ err: error }, 'internal error'),
+    over: (report) => {
+      metrics.over(report.route, report.outcome, report.waitedMs);
+      if (!log.isLevelEnabled('info')) return;
+      log.info(
+        {
+          route: report.route,
+          policy: report.policy,
+          method: report.method,
+          outcome: labelOf(report.outcome),
+          role: roleOf(report.outcome),
+          status: report.status,
+          requestId: report.requestId,
+          durationMs: Math.round(report.durationMs * 10) / 10,
+          ...(report.waitedMs === null ? {} : { waitedMs: Math.round(report.waitedMs * 10) / 10 }),
+          ...(report.outcome.kind === 'bypassed' ? { reason: report.outcome.reason } : {}),
+        },
+        'exchange',
+      );
+    },
+  };
+}

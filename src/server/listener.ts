@@ -1,0 +1,113 @@
+/**
+ * The listener for clients: Node's HTTP server in front, a `Caller` for each request behind. Why not Fastify here:
+ * docs/decisions.md.
+ *
+ * Invariants: a request that was accepted is over only when its response is; stopping refuses new connections and new
+ * requests, and lets running ones end.
+ */
+
+import { randomUUID } from 'node:crypto';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { Caller, type Report } from '../exchange/caller.js';
+import type { Peer } from '../http/fields.js';
+import { MAX_FIELD_BYTES } from '../upstream/upstream.js';
+
+/** Clients and load balancers keep idle connections for about a minute; closing first would break their next request. */
+const KEEP_ALIVE_MS = 65_000;
+/** Longest time for the fields of one request. */
+const FIELDS_TIMEOUT_MS = 30_000;
+/** Longest request id that is taken from a client. */
+const MAX_REQUEST_ID = 200;
+
+export type ListenerOptions = {
+  readonly host: string;
+  readonly port: number;
+  readonly peerOf: (socket: IncomingMessage['socket']) => Peer;
+  readonly handle: (caller: Caller) => void;
+  readonly over: (report: Report) => void;
+};
+
+export class Listener {
+  readonly #server: Server;
+  readonly #options: ListenerOptions;
+  readonly #callers = new Set<Caller>();
+  #draining = false;
+  #onIdle: (() => void) | null = null;
+
+  constructor(options: ListenerOptions) {
+    this.#options = options;
+    this.#server = createServer(
+      {
+        maxHeaderSize: MAX_FIELD_BYTES,
+        headersTimeout: FIELDS_TIMEOUT_MS,
+        // Content may take as long as it moves: uploads of any size pass through.
+        requestTimeout: 0,
+        keepAliveTimeout: KEEP_ALIVE_MS,
+      },
+      (req, res) => this.#onRequest(req, res),
+    );
+  }
+
+  /** Binds, and answers the URL it is bound to. Rejects when it cannot. */
+  async listen(): Promise<string> {
+    const { host, port } = this.#options;
+    await new Promise<void>((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen(port, host, () => {
+        this.#server.off('error', reject);
+        resolve();
+      });
+    });
+    return listenerUrl(this.#server.address() as AddressInfo);
+  }
+
+  get draining(): boolean {
+    return this.#draining;
+  }
+
+  /** Stops accepting; resolves when every running request is over. */
+  async drain(): Promise<void> {
+    this.#draining = true;
+    this.#server.close();
+    this.#server.closeIdleConnections();
+    if (this.#callers.size > 0) {
+      await new Promise<void>((resolve) => {
+        this.#onIdle = resolve;
+      });
+    }
+    this.#server.closeIdleConnections();
+  }
+
+  /** Cuts whatever is left. */
+  close(): void {
+    this.#server.close();
+    this.#server.closeAllConnections();
+  }
+
+  #onRequest(req: IncomingMessage, res: ServerResponse): void {
+    const caller = new Caller(req, res, requestIdOf(req), this.#options.peerOf(req.socket), (report) => {
+      this.#callers.delete(caller);
+      this.#options.over(report);
+      if (this.#draining) this.#server.closeIdleConnections();
+      if (this.#callers.size === 0) this.#onIdle?.();
+    });
+    this.#callers.add(caller);
+    // A connection that was kept alive may still bring a request; it is told to go elsewhere, with nothing done.
+    if (this.#draining) caller.refuse('draining');
+    else this.#options.handle(caller);
+  }
+}
+
+/** The client's own request id where it is one line of moderate, visible text; a new one otherwise. */
+function requestIdOf(req: IncomingMessage): string {
+  const given = req.headers['x-request-id'];
+  return typeof given === 'string' && given.length <= MAX_REQUEST_ID && /^[\x21-\x7e]+$/.test(given)
+    ? given
+    : randomUUID();
+}
+
+/** `http://host:port` of a bound address. */
+export function listenerUrl({ address, port, family }: AddressInfo): string {
+  return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
+}

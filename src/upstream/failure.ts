@@ -1,0 +1,67 @@
+/** How an exchange with an upstream can fail. What matters is whether request bytes were handed to a connected socket. */
+
+export type FailureCause =
+  | 'refused'
+  | 'dns'
+  | 'tls'
+  | 'connect-timeout'
+  | 'unreachable'
+  | 'unsendable'
+  | 'given-up'
+  | 'reset'
+  | 'headers-timeout'
+  | 'body-timeout'
+  | 'malformed'
+  | 'client-content';
+
+/**
+ * - `not-sent`: certainly nothing was executed, no byte was written.
+ * - `unanswered`: written, and no response fields came.
+ * - `cut`: the response began and did not come to its end.
+ */
+export type UpstreamFailure = { readonly kind: 'not-sent' | 'unanswered' | 'cut'; readonly cause: FailureCause };
+
+const CONNECT_CAUSES: Readonly<Record<string, FailureCause>> = {
+  ECONNREFUSED: 'refused',
+  UND_ERR_CONNECT_TIMEOUT: 'connect-timeout',
+  ETIMEDOUT: 'connect-timeout',
+  ENOTFOUND: 'dns',
+  EAI_AGAIN: 'dns',
+  EAI_FAIL: 'dns',
+  UND_ERR_INVALID_ARG: 'unsendable',
+  UND_ERR_NOT_SUPPORTED: 'unsendable',
+};
+
+const EXCHANGE_CAUSES: Readonly<Record<string, FailureCause>> = {
+  UND_ERR_HEADERS_TIMEOUT: 'headers-timeout',
+  UND_ERR_BODY_TIMEOUT: 'body-timeout',
+  UND_ERR_HEADERS_OVERFLOW: 'malformed',
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'reset',
+  UND_ERR_REQ_CONTENT_LENGTH_MISMATCH: 'client-content',
+};
+
+/** The cause of an error that came before anything was written. */
+export function connectCause(error: Error): FailureCause {
+  const code = codeOf(error);
+  const known = CONNECT_CAUSES[code];
+  if (known !== undefined) return known;
+  // Node's certificate errors have the OpenSSL verification names as codes; there are some thirty of them.
+  if (/CERT|_TLS_|^ERR_SSL|SELF_SIGNED|UNABLE_TO_|EPROTO/.test(code)) return 'tls';
+  return 'unreachable';
+}
+
+/** The cause of an error that came after the request had been handed to a connected socket. */
+export function exchangeCause(error: Error): FailureCause {
+  const code = codeOf(error);
+  const known = EXCHANGE_CAUSES[code];
+  if (known !== undefined) return known;
+  return error.name === 'HTTPParserError' || code.startsWith('HPE_') ? 'malformed' : 'reset';
+}
+
+function codeOf(error: Error): string {
+  const { code } = error as { code?: unknown };
+  if (typeof code === 'string') return code;
+  // A dual-stack connect fails with the errors of every address it tried; they are of one kind, the first will do.
+  if (error instanceof AggregateError && error.errors[0] instanceof Error) return codeOf(error.errors[0]);
+  return '';
+}

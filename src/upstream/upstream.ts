@@ -1,0 +1,197 @@
+/**
+ * One upstream: its connections, its deadlines, and the forwarding of one request.
+ *
+ * Invariants: nothing that may have been sent is ever sent again; "sent" begins when undici hands the request to a
+ * connected socket, which it announces just before the first byte; a sink hears exactly one of `onEnd` and
+ * `onFailure`, and neither after `abort`.
+ */
+
+import type { Readable } from 'node:stream';
+import { type Dispatcher, Pool } from 'undici';
+import type { UpstreamConfig } from '../config/config.js';
+import { hasNoContent } from '../http/fields.js';
+import { connectCause, exchangeCause, type FailureCause, type UpstreamFailure } from './failure.js';
+
+/** Total size of the fields of one message, both ways. */
+export const MAX_FIELD_BYTES = 65_536;
+
+export type UpstreamRequest = {
+  readonly method: string;
+  /** The client's own target, byte for byte. */
+  readonly target: string;
+  /** Flat field lines, ready to be sent. */
+  readonly fields: readonly string[];
+  readonly content: Buffer | Readable | null;
+};
+
+/** Who hears how the exchange goes. Field lists are flat and latin1. */
+export interface ForwardSink {
+  /** The request is about to be written to a connected socket; false gives it up, with nothing written. */
+  onSend(): boolean;
+  /** An interim response (1xx). */
+  onInterim(status: number, fields: string[]): void;
+  onFields(status: number, reason: string, fields: string[]): void;
+  /** False pauses the upstream until `resume`. */
+  onContent(chunk: Buffer): boolean;
+  onEnd(trailers: string[]): void;
+  onFailure(failure: UpstreamFailure): void;
+}
+
+/** The running exchange, as its starter holds it. */
+export interface Exchange {
+  /** Ends the upstream call at once; the sink hears nothing more. */
+  abort(): void;
+  resume(): void;
+  /** Whether the request was handed to a connected socket. */
+  readonly sent: boolean;
+}
+
+export class Upstream {
+  readonly name: string;
+  readonly #config: UpstreamConfig;
+  /** Calls of rules with a key have connections of their own, so that slow pass-through traffic cannot starve them. */
+  readonly #keyed: Pool;
+  readonly #open: Pool;
+
+  constructor(config: UpstreamConfig) {
+    this.name = config.name;
+    this.#config = config;
+    const options: Pool.Options = {
+      pipelining: 1,
+      connect: { timeout: config.connectTimeoutMs },
+      headersTimeout: config.headersTimeoutMs,
+      bodyTimeout: config.bodyTimeoutMs,
+      maxHeaderSize: MAX_FIELD_BYTES,
+      // The length is the client's to state; a request whose content falls short fails as such, not as a warning.
+      strictContentLength: true,
+    };
+    this.#keyed = new Pool(config.url.origin, options);
+    this.#open = new Pool(config.url.origin, options);
+  }
+
+  get url(): URL {
+    return this.#config.url;
+  }
+
+  /** The `Host` to send instead of the client's, or null to keep the client's. */
+  get host(): string | null {
+    return this.#config.preserveHost ? null : this.#config.url.host;
+  }
+
+  /** Longest time from asking for a connection to the response fields, milliseconds. */
+  get answerDeadlineMs(): number {
+    return this.#config.connectTimeoutMs + this.#config.headersTimeoutMs;
+  }
+
+  /** Longest silence between two pieces of content, milliseconds. */
+  get bodyTimeoutMs(): number {
+    return this.#config.bodyTimeoutMs;
+  }
+
+  /** Sends one request, once. Every way it can end is told to the sink. */
+  forward(request: UpstreamRequest, sink: ForwardSink, pool: 'keyed' | 'open'): Exchange {
+    const running = new RunningExchange(request.method, sink);
+    const options: Dispatcher.DispatchOptions = {
+      path: request.target,
+      method: request.method as Dispatcher.HttpMethod,
+      headers: request.fields as string[],
+      body: request.content,
+      // undici closes the connection after every HEAD unless told otherwise.
+      reset: false,
+    };
+    (pool === 'keyed' ? this.#keyed : this.#open).dispatch(options, running as unknown as Dispatcher.DispatchHandler);
+    return running;
+  }
+
+  /** Waits for running exchanges, then closes the connections. */
+  async close(): Promise<void> {
+    await Promise.all([this.#keyed.close(), this.#open.close()]);
+  }
+
+  /** Cuts every running exchange. */
+  async destroy(): Promise<void> {
+    await Promise.all([this.#keyed.destroy(), this.#open.destroy()]);
+  }
+}
+
+/** undici's callbacks in, the sink's words out. Field lines arrive raw: spelling, order and repetition are kept. */
+class RunningExchange implements Exchange {
+  readonly #method: string;
+  readonly #sink: ForwardSink;
+  #state: 'connecting' | 'sent' | 'answering' | 'over' = 'connecting';
+  #wasSent = false;
+  #aborted = false;
+  #abort: ((reason?: Error) => void) | null = null;
+  #resume: (() => void) | null = null;
+
+  constructor(method: string, sink: ForwardSink) {
+    this.#method = method;
+    this.#sink = sink;
+  }
+
+  get sent(): boolean {
+    return this.#wasSent;
+  }
+
+  abort(): void {
+    if (this.#state === 'over') return;
+    this.#state = 'over';
+    this.#aborted = true;
+    this.#abort?.(new Error('given up by the gateway'));
+  }
+
+  resume(): void {
+    this.#resume?.();
+  }
+
+  onConnect(abort: (reason?: Error) => void): void {
+    if (this.#aborted) return abort(new Error('given up before it was sent'));
+    if (!this.#sink.onSend()) {
+      this.#fail('not-sent', 'given-up');
+      return abort(new Error('given up before it was sent'));
+    }
+    this.#abort = abort;
+    this.#state = 'sent';
+    this.#wasSent = true;
+  }
+
+  onHeaders(status: number, rawFields: Buffer[], resume: () => void, reason: string): boolean {
+    const fields = rawFields.map((line) => line.toString('latin1'));
+    this.#resume = resume;
+    if (status < 200) {
+      if (status !== 101) this.#sink.onInterim(status, fields);
+      return true;
+    }
+    this.#state = 'answering';
+    this.#sink.onFields(status, reason, fields);
+    // A 304 may state the length of the content it does not have; undici would wait for it and fail.
+    if (hasNoContent(this.#method, status)) this.#end([]);
+    return true;
+  }
+
+  onData(chunk: Buffer): boolean {
+    return this.#state === 'answering' ? this.#sink.onContent(chunk) : true;
+  }
+
+  onComplete(rawTrailers: Buffer[] | null): void {
+    this.#end((rawTrailers ?? []).map((line) => line.toString('latin1')));
+  }
+
+  onError(error: Error): void {
+    if (this.#state === 'connecting') this.#fail('not-sent', connectCause(error));
+    else if (this.#state === 'sent') this.#fail('unanswered', exchangeCause(error));
+    else this.#fail('cut', exchangeCause(error));
+  }
+
+  #end(trailers: string[]): void {
+    if (this.#state === 'over') return;
+    this.#state = 'over';
+    this.#sink.onEnd(trailers);
+  }
+
+  #fail(kind: UpstreamFailure['kind'], cause: FailureCause): void {
+    if (this.#state === 'over') return;
+    this.#state = 'over';
+    this.#sink.onFailure({ kind, cause });
+  }
+}

@@ -1,0 +1,184 @@
+/** The tests' own tools do what they say: a stub that miscounts or a client that hides a cut would prove nothing. */
+
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import t from 'tap';
+import { burst, RawClient, rawRequest, request, send } from './client.js';
+import { Gate } from './gate.js';
+import { Samples } from './gateway.js';
+import { TcpProxy } from './tcp-proxy.js';
+import {
+  answers,
+  answersGarbage,
+  answersSlowly,
+  cutsChunked,
+  cutsContentLength,
+  hangsUpAfterReading,
+  inTurn,
+  resetsAfterReading,
+  resetsBeforeReading,
+  stalls,
+  startUnconnectable,
+  startUpstream,
+} from './upstream.js';
+
+t.test('the stub records a request as it came and says which call it was', async (t) => {
+  const upstream = await startUpstream(t);
+  const answer = await request(upstream.url, {
+    method: 'POST',
+    path: '//a/./%2F?x=%2f&',
+    headers: ['X-Twice', 'one', 'x-ONCE', '', 'X-Twice', 'two'],
+    body: '{ "n" :  12345678901234567890 }',
+  });
+  t.equal(answer.status, 200);
+  t.same(answer.json(), { path: '//a/./%2F', call: 1 });
+  t.equal(answer.cut, false);
+  const [call] = upstream.calls;
+  t.equal(call?.target, '//a/./%2F?x=%2f&');
+  t.same(call?.headerLines('x-twice'), ['one', 'two']);
+  t.ok(call?.fields.includes('x-ONCE'), 'spelling is kept');
+  t.equal(call?.content?.toString(), '{ "n" :  12345678901234567890 }');
+  t.equal(call?.aborted, false);
+  t.equal(upstream.count(), 1);
+});
+
+t.test('the stub reads chunked content and trailers', async (t) => {
+  const upstream = await startUpstream(t);
+  const head = 'PUT /up HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n';
+  const answer = await rawRequest(upstream.url, `${head}3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\nX-Sum: 7\r\n\r\n`);
+  t.equal(answer?.status, 200);
+  t.equal(upstream.calls[0]?.content?.toString(), 'abcdefg');
+  t.same((await upstream.calls[0]!.received).trailers, ['X-Sum', '7']);
+});
+
+t.test('a held path answers when the test says so, several calls on one connection', async (t) => {
+  const upstream = await startUpstream(t);
+  const held = upstream.holds('/held');
+  const client = await RawClient.connect(upstream.url);
+  t.teardown(() => client.close());
+  client.write('GET /held HTTP/1.1\r\nHost: a\r\n\r\nGET /free HTTP/1.1\r\nHost: a\r\n\r\n');
+  await held.arrived(1);
+  t.equal(upstream.count('/free'), 0, 'the second request waits for the first');
+  held.release();
+  t.equal((await client.answer())?.text, '{"path":"/held","call":1}');
+  t.equal((await client.answer())?.text, '{"path":"/free","call":1}');
+  t.equal(upstream.connections, 1);
+});
+
+t.test('every framing of an answer arrives whole', async (t) => {
+  const upstream = await startUpstream(t);
+  for (const framing of ['length', 'chunked', 'until-close'] as const) {
+    upstream.on('/', answers({ content: 'hello', framing, trailers: framing === 'chunked' ? ['X-Sum', '5'] : [] }));
+    const answer = await request(upstream.url);
+    t.equal(answer.text, 'hello', framing);
+    t.equal(answer.cut, false, framing);
+    t.same(answer.trailers, framing === 'chunked' ? ['X-Sum', '5'] : []);
+  }
+  upstream.on('/', answers({ status: 204, reason: 'No Content', framing: 'none' }));
+  t.equal((await request(upstream.url)).status, 204);
+});
+
+t.test('every misbehaviour is what its name says', async (t) => {
+  const upstream = await startUpstream(t);
+  const reset = { code: 'ECONNRESET' };
+  upstream.on('/', resetsBeforeReading);
+  await t.rejects(request(upstream.url, { method: 'POST', body: 'x' }), reset);
+  upstream.on('/', resetsAfterReading);
+  await t.rejects(request(upstream.url), reset);
+  upstream.on('/', hangsUpAfterReading);
+  await t.rejects(request(upstream.url), { message: 'socket hang up' });
+  upstream.on('/', answersGarbage);
+  await t.rejects(request(upstream.url), { code: /^HPE_/ });
+  for (const cuts of [cutsContentLength, cutsChunked]) {
+    const gate = new Gate();
+    upstream.on('/', cuts(gate));
+    const sent = send(upstream.url);
+    await sent.started;
+    gate.open();
+    const answer = await sent.answer;
+    t.equal(answer.cut, true);
+    t.equal(answer.text, '0123456789');
+  }
+  upstream.on('/', answersSlowly([Buffer.from('ab'), Buffer.from('cd')], 20));
+  t.equal((await request(upstream.url)).text, 'abcd');
+  upstream.on('/', inTurn(answers({ content: 'never' }), stalls));
+  const sent = send(upstream.url);
+  await upstream.arrived(8);
+  sent.leave();
+  await t.rejects(sent.answer);
+  await upstream.calls[7]!.closed;
+  t.equal(upstream.calls[7]!.aborted, true, 'a client that leaves is seen');
+  upstream.resetAtAccept(true);
+  await t.rejects(request(upstream.url), reset);
+  await upstream.refuse();
+  await t.rejects(request(upstream.url), { code: 'ECONNREFUSED' });
+  upstream.resetAtAccept(false);
+  await upstream.listen();
+  upstream.on('/', answers({ content: 'back' }));
+  t.equal((await request(upstream.url)).text, 'back');
+});
+
+t.test('connecting to the unconnectable hangs', async (t) => {
+  const url = await startUnconnectable(t);
+  await t.rejects(request(url, { signal: AbortSignal.timeout(300) }), { name: 'AbortError' });
+});
+
+t.test('the client keeps order, spelling and repeats of fields, and a burst is whole', async (t) => {
+  const server = createServer((_, response) => {
+    response.writeHead(200, ['Set-Cookie', 'a=1', 'X-b', '2', 'Set-Cookie', 'c=3', 'Content-Length', '2']);
+    response.end('ok');
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => server.close());
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const all = await burst(200, (index) => request(url, { path: `/${index}` }));
+  t.equal(all.length, 200);
+  t.same(all[7]?.headerLines('set-cookie'), ['a=1', 'c=3']);
+  t.same(all[7]?.rawHeaders.slice(0, 6), ['Set-Cookie', 'a=1', 'X-b', '2', 'Set-Cookie', 'c=3']);
+  t.ok(all.every((answer) => answer.text === 'ok' && !answer.cut));
+});
+
+t.test('the proxy delays, swallows, cuts, refuses and loses a reply', async (t) => {
+  const upstream = await startUpstream(t);
+  const proxy = await TcpProxy.start(t, { host: '127.0.0.1', port: upstream.port });
+  const url = `http://127.0.0.1:${proxy.port}`;
+  t.equal((await request(url)).status, 200);
+  proxy.delayMs = 60;
+  t.ok((await request(url)).elapsedMs >= 100);
+  proxy.delayMs = 0;
+  const dropped = proxy.dropReplyTo('/lost');
+  await t.rejects(request(url, { path: '/lost' }), { code: 'ECONNRESET' });
+  await dropped;
+  t.equal(upstream.count('/lost'), 1, 'the request itself arrived');
+  const held = upstream.holds('/held');
+  const sent = send(url, { path: '/held' });
+  await held.arrived(1);
+  proxy.cut();
+  await t.rejects(sent.answer, { code: 'ECONNRESET' });
+  proxy.blackHole(true);
+  await t.rejects(request(url, { path: '/hole', signal: AbortSignal.timeout(100) }), { name: 'AbortError' });
+  t.equal(upstream.count('/hole'), 0);
+  proxy.blackHole(false);
+  await proxy.refuse();
+  await t.rejects(request(url), { code: 'ECONNREFUSED' });
+  await proxy.listen();
+  t.equal((await request(url)).status, 200);
+});
+
+t.test('samples are read with their labels', async (t) => {
+  const samples = new Samples(
+    [
+      '# HELP oneflight_requests_total Requests.',
+      'oneflight_requests_total{route="a",outcome="led"} 1',
+      'oneflight_requests_total{route="a",outcome="collapsed"} 99',
+      'oneflight_requests_total{route="b",outcome="led"} 7',
+      'oneflight_follower_wait_seconds_count 99',
+      'oneflight_follower_wait_seconds_sum 1.5e+1',
+    ].join('\n'),
+  );
+  t.equal(samples.sum('oneflight_requests_total'), 107);
+  t.equal(samples.sum('oneflight_requests_total', { route: 'a' }), 100);
+  t.same(samples.outcomes('a'), { led: 1, collapsed: 99 });
+  t.equal(samples.sum('oneflight_follower_wait_seconds_sum'), 15);
+  t.equal(samples.sum('no_such_thing'), 0);
+});
