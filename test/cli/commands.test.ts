@@ -61,17 +61,21 @@ t.test('the command line', async (t) => {
   t.equal(help.code, 0);
   for (const command of ['start', 'validate', 'demo', 'smoke', 'health']) t.match(help.stdout, command);
 
-  t.equal(await code('strat'), 2, 'an unknown command');
   t.match((await run(['strat']).ended).stderr, `unknown command 'strat'`);
-  t.equal(await code('--nope'), 2, 'an unknown option of the default command');
-  t.equal(await code('start', 'extra'), 2, 'an argument too many');
-  t.equal(await code('smoke'), 2, 'a required option is missing');
-  t.equal(await code('demo', '--port', '70000'), 2, 'a port out of range');
-  t.equal(await code('start', '-c', '/nowhere/gateway.yaml'), 78, 'no configuration');
-  t.equal(await code('smoke', '-c', '/nowhere/g.yaml', '--route', 'a', '--request', 'b'), 78);
-  t.equal(await code('validate', '-c', 'config/gateway.yaml'), 0, 'the example is good');
-  t.equal(await code('validate', '-c', 'config/gateway.compose.yaml'), 0, "the compose file's is good");
-  t.equal(await code('health', '--url', 'http://127.0.0.1:1'), 1, 'nobody is there');
+  const nowhere = '/nowhere/gateway.yaml';
+  const cases: readonly [number, string, ...string[]][] = [
+    [2, 'an unknown command', 'strat'],
+    [2, 'an unknown option of the default command', '--nope'],
+    [2, 'an argument too many', 'start', 'extra'],
+    [2, 'a required option is missing', 'smoke'],
+    [2, 'a port out of range', 'demo', '--port', '70000'],
+    [78, 'start without a configuration', 'start', '-c', nowhere],
+    [78, 'smoke without a configuration', 'smoke', '-c', nowhere, '--route', 'a', '--request', 'b'],
+    [0, 'the example is good', 'validate', '-c', 'config/gateway.yaml'],
+    [0, 'the configuration of the compose file is good', 'validate', '-c', 'config/gateway.compose.yaml'],
+    [1, 'nobody to ask for health', 'health', '--url', 'http://127.0.0.1:1'],
+  ];
+  for (const [expected, title, ...args] of cases) t.equal(await code(...args), expected, title);
 });
 
 t.test('the demo has the first two rules of the example configuration', async (t) => {
