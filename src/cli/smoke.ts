@@ -2,7 +2,7 @@
  * `oneflight smoke`: is the key of a rule right? Three scenarios against the running gateway: one request alone, two with
  * one key, two with different keys.
  *
- * Invariants: the requests are real and reach the upstream (up to four times); every one has a connection of its own;
+ * Invariants: the requests are real and reach the upstream (up to five times); every one has a connection of its own;
  * the parts that clients make anew for each attempt are new in each request, so that a key made of them is found out.
  */
 

@@ -4,6 +4,7 @@ import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { demoConfig } from '../../src/cli/demo-config.js';
@@ -204,6 +205,15 @@ t.test('start', async (t) => {
     UPSTREAM_URL: 'http://127.0.0.1:1',
   };
 
+  async function beforeSlowApi(test: typeof t): Promise<{ gateway: Running; url: string }> {
+    const api = run(['demo', '--api']);
+    test.teardown(() => api.kill('SIGKILL'));
+    const [, apiUrl = ''] = await api.seen(/at (http:\S+)\. Ctrl-C/);
+    const gateway = run(['start', '-c', 'config/gateway.yaml'], { ...env, UPSTREAM_URL: apiUrl });
+    test.teardown(() => gateway.kill('SIGKILL'));
+    return { gateway, url: await listening(gateway, 'http') };
+  }
+
   t.test('runs the example, says where it listens, and ends on SIGTERM', async (t) => {
     const gateway = run(['start', '-c', 'config/gateway.yaml'], env);
     const url = await listening(gateway, 'http');
@@ -214,6 +224,43 @@ t.test('start', async (t) => {
     const { code, stdout } = await gateway.ended;
     t.equal(code, 0);
     t.match(stdout, '"file":"config/gateway.yaml"');
+  });
+
+  t.test('passes the check of its own example request', async (t) => {
+    const { gateway, url } = await beforeSlowApi(t);
+    const args = [
+      '-c',
+      'config/gateway.yaml',
+      '--route',
+      'session-refresh',
+      '--request',
+      'config/session-refresh.http',
+    ];
+    const { code, stdout, stderr } = await run(['smoke', ...args, '--url', url]).ended;
+    t.equal(code, 0, stdout + stderr);
+    const adminUrl = await listening(gateway, 'admin');
+    t.equal((await run(['health', '--url', adminUrl]).ended).code, 0, 'ready');
+  });
+
+  t.test('lets requests end at the first signal', async (t) => {
+    const { gateway, url } = await beforeSlowApi(t);
+    const answer = fetch(`${url}/sessions/s/steps/1/proceed`, { method: 'POST' });
+    await gateway.seen(/"listener":"admin"/);
+    await sleep(300);
+    gateway.kill('SIGTERM');
+    t.equal((await answer).status, 200);
+    t.equal((await gateway.ended).code, 0);
+  });
+
+  t.test('ends at once at the second signal', async (t) => {
+    const { gateway, url } = await beforeSlowApi(t);
+    const answer = fetch(`${url}/sessions/s/steps/1/proceed`, { method: 'POST' });
+    await sleep(300);
+    gateway.kill('SIGTERM');
+    await gateway.seen(/"msg":"stopping"/);
+    gateway.kill('SIGTERM');
+    await t.rejects(answer);
+    t.equal((await gateway.ended).code, 1);
   });
 
   t.test('is the default command and finds the configuration by the environment', async (t) => {
