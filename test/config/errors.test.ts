@@ -578,7 +578,7 @@ t.test('whatever a file holds, loading ends with a result', async (t) => {
         return result.kind === 'loaded' || result.errors.every((error) => error.line >= 1 && error.column >= 1);
       },
     ),
-    { numRuns: 500 },
+    { numRuns: 300 },
   );
   t.pass();
 });

@@ -41,7 +41,7 @@ t.test('a public identity is doubtful where nothing in the key tells callers apa
     '{ header: accept }',
   ];
   for (const part of doubtful) {
-    t.same(warningsOf(coalesce(`identity: public\nkey: [${part}]`)), ['5:15 routes[0].identity'], part);
+    t.same(warningsOf(coalesce(`identity: public\nkey: [${part}]`)), ['6:15 routes[0].identity'], part);
   }
   const apart = [
     '{ header: Authorization }',
@@ -61,8 +61,8 @@ t.test('a public identity is doubtful where nothing in the key tells callers apa
 });
 
 t.test('a wait beyond the deadline of its upstream is doubtful', async (t) => {
-  t.same(warningsOf(coalesce('key: [{ param: id }]\nwait: 62001ms')), ['6:11 routes[0].wait']);
-  t.same(warningsOf(coalesce('key: [{ param: id }]\nwait: { poll: 1s, max: 2m }')), ['6:28 routes[0].wait.max']);
+  t.same(warningsOf(coalesce('key: [{ param: id }]\nwait: 62001ms')), ['7:11 routes[0].wait']);
+  t.same(warningsOf(coalesce('key: [{ param: id }]\nwait: { poll: 1s, max: 2m }')), ['7:28 routes[0].wait.max']);
   t.same(warningsOf(coalesce('key: [{ param: id }]\nwait: 62s')), []);
   const quick = 'upstreams: { api: { url: http://127.0.0.1:3000, timeouts: { headers: 1s } } }\n';
   t.same(warningsOf(coalesce('key: [{ param: id }]').replace(API, quick)), [], 'a default wait promises nothing');
@@ -71,9 +71,9 @@ t.test('a wait beyond the deadline of its upstream is doubtful', async (t) => {
 t.test('keeping nothing over several gateways is doubtful for methods that are not safe', async (t) => {
   const zero = (match: string, base = REDIS) =>
     warningsOf(coalesce('key: [{ param: id }]\nkeep: 0', `path: "/a/:id"${match}`).replace(API, base));
-  t.same(zero(', methods: [POST]'), ['7:11 routes[0].keep']);
-  t.same(zero(', methods: [GET, PUT]'), ['7:11 routes[0].keep']);
-  t.same(zero(''), ['7:11 routes[0].keep'], 'all methods are not safe');
+  t.same(zero(', methods: [POST]'), ['8:11 routes[0].keep']);
+  t.same(zero(', methods: [GET, PUT]'), ['8:11 routes[0].keep']);
+  t.same(zero(''), ['8:11 routes[0].keep'], 'all methods are not safe');
   t.same(zero(', methods: [GET, HEAD]'), []);
   t.same(zero(', methods: [POST]', API), [], 'in one process there is no other gateway');
   t.same(warningsOf(coalesce('key: [{ param: id }]').replace(API, REDIS)), [], 'the default keeps unsafe ones');
@@ -148,7 +148,7 @@ t.test('one path pattern covers another exactly when it matches every path of it
       const expected = all.every((path) => !expressionOf(special).test(path) || expressionOf(general).test(path));
       return pathCovers(general, special) === expected;
     }),
-    { numRuns: 2_000 },
+    { numRuns: 500 },
   );
   t.pass();
 });
@@ -177,7 +177,7 @@ t.test('validate prints warnings and still exits with 0', async (t) => {
   t.equal(stderr, '');
   const [first, second] = stdout.split('\n');
   t.equal(first, `${file}: ok (1 route, 1 upstream, memory store, 1 warning)`);
-  t.ok(second?.startsWith(`${file}:5:15: routes[0].identity: warning: public shares one response`), second);
+  t.ok(second?.startsWith(`${file}:6:15: routes[0].identity: warning: public shares one response`));
 });
 
 t.test('validate prints every error on a line of its own and exits with 78', async (t) => {
