@@ -49,7 +49,9 @@ async function run(argv: readonly string[]): Promise<number> {
     .command('validate')
     .description('check a configuration: every error with file, line and column')
     .option(...CONFIG)
-    .action(action(({ config }: ConfigOption) => validate({ config, env, write, writeError })));
+    .action(
+      action(({ config }: ConfigOption) => validate({ config, env, stdout: process.stdout, stderr: process.stderr })),
+    );
   program
     .command('demo')
     .description('slow API, gateway and a burst of requests: the proof in a table')

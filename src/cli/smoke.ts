@@ -58,7 +58,7 @@ const PER_ATTEMPT = ['x-request-id', 'x-correlation-id', 'traceparent'];
 
 /** Runs the check; 0 passed, 1 failed or inconclusive, 2 usage, 78 bad configuration. */
 export async function smoke(options: SmokeOptions): Promise<number> {
-  const opened = await openConfig(options.config, options.env);
+  const opened = openConfig(options.config, options.env);
   if (opened.kind === 'bad') {
     options.writeError(opened.report);
     return BAD_CONFIG;
