@@ -348,7 +348,7 @@ testCases('what a route matches', [
   [match('path: /a, methods: [GET, ▶post]'), 'routes[0].match.methods[1]', 'a method such as GET', '"post"'],
   [match('path: /a, host: ▶"a.example:80"'), 'routes[0].match.host', 'a host name without port', '"a.example:80"'],
   [match('path: /a, host: ▶"a.*"'), 'routes[0].match.host', 'a host name without port', '"a.*"'],
-  [match('path: /a, headers: { x-a: ▶2 }'), 'routes[0].match.headers.x-a', 'a text, or * and the end of one', '2'],
+  [match('path: /a, headers: { x-a: ▶2 }'), 'routes[0].match.headers.x-a', 'a text, exactly or as *.suffix', '2'],
   [match('path: /a, headers: { ▶x a: b }'), 'routes[0].match.headers["x a"]', 'a field name', '"x a"'],
   [match('path: /a, headers: { x-a: b, X-A: ▶c }'), 'routes[0].match.headers.X-A', 'x-a once', 'it in two spellings'],
 ]);

@@ -107,7 +107,7 @@ upstreams:
   b: { url: http://b.example }
 routes:
   - name: c
-    match: { methods: [GET, M-SEARCH], path: "/a/:x/*", host: "*.Example.com", headers: { X-Version: "2", x-beta: "*yes" } }
+    match: { methods: [GET, M-SEARCH], path: "/a/:x/*", host: "*.Example.com", headers: { X-Version: "2", x-beta: "*.yes", accept: "*/*" } }
     upstream: b
     policy: coalesce
     scope: shared
@@ -149,7 +149,8 @@ drain: 0s
     host: '*.example.com',
     headers: [
       { name: 'x-version', value: '2' },
-      { name: 'x-beta', value: '*yes' },
+      { name: 'x-beta', value: '*.yes' },
+      { name: 'accept', value: '*/*' },
     ],
   });
   t.same(c?.policy, {
@@ -222,13 +223,13 @@ t.test('variables', async (t) => {
   const { config } = loaded(
     `${MINIMAL}    preserveHost: \${KEEP}\n` +
       'admin: ${ADMIN}\nlog: { level: "${LEVEL:-debug}" }\n' +
-      'routes:\n  - name: a\n    match:\n      path: /a\n    policy: reject\n    key: [{ request: path }]\n    conflict:\n      status: ${STATUS}\n',
-    { KEEP: 'false', ADMIN: 'false', STATUS: '429' },
+      'routes:\n  - name: a\n    match:\n      path: /a\n    policy: reject\n    key: [{ request: path }]\n    conflict:\n      status: ${STATUS}\n      retryAfter: ${SECONDS}\n',
+    { KEEP: 'false', ADMIN: 'false', STATUS: '429', SECONDS: '5' },
   );
   t.equal(config.upstreams.get('api')?.preserveHost, false);
   t.same(config.admin, { kind: 'off' });
   t.equal(config.log.level, 'debug');
-  t.match(config.rules[0]?.policy, { conflict: { status: 429 } });
+  t.match(config.rules[0]?.policy, { conflict: { status: 429, retryAfter: { seconds: 5 } } });
 
   const secretOf = (text: string, env: NodeJS.ProcessEnv = {}) =>
     loaded(`${MINIMAL}store:\n  secret: ${text}\n`, env).config.store.secret;

@@ -103,11 +103,11 @@ t.test('methods, hosts and fields take part in shadowing', async (t) => {
     [{ host: '*.example' }, { host: '*.a.example' }],
     [{}, { headers: [{ name: 'x', value: '1' }] }],
     [
-      { headers: [{ name: 'x', value: '*b' }] },
+      { headers: [{ name: 'x', value: '*.b' }] },
       {
         headers: [
           { name: 'y', value: '1' },
-          { name: 'x', value: 'ab' },
+          { name: 'x', value: 'a.b' },
         ],
       },
     ],
@@ -120,7 +120,8 @@ t.test('methods, hosts and fields take part in shadowing', async (t) => {
     [{ host: '*.a.example' }, { host: '*.example' }],
     [{ host: 'a.example' }, { host: '*.example' }],
     [{ headers: [{ name: 'x', value: '1' }] }, {}],
-    [{ headers: [{ name: 'x', value: '1' }] }, { headers: [{ name: 'x', value: '*1' }] }],
+    [{ headers: [{ name: 'x', value: '1' }] }, { headers: [{ name: 'x', value: '*.1' }] }],
+    [{ headers: [{ name: 'x', value: '*/*' }] }, { headers: [{ name: 'x', value: 'a/*' }] }],
   ];
   for (const [earlier, later] of yes)
     t.ok(covers({ ...ANY, ...earlier }, { ...ANY, ...later }), JSON.stringify([earlier, later]));
