@@ -209,19 +209,22 @@ async function tokens(t: Test, factory: StoreFactory): Promise<void> {
     });
   }
 
-  await t.test('release unlessAwaited frees a flight without followers and leaves one with followers alone', async (t) => {
-    const key = newKey();
-    const alone = await lead(a, { key });
-    t.equal((await b.claim({ key, flight: newFlightId(), leaseMs: 1, election: 0, join: false })).kind, 'follower');
-    t.equal(await a.release(alone, { unlessAwaited: true }), 'held', 'a claim without join is nobody who waits');
-    const joined = await lead(a, { key });
-    const flight = await follow(b, { key });
-    t.equal(await a.release(joined, { unlessAwaited: true }), 'awaited');
-    t.equal(await a.renew(joined), 'held', 'nothing was changed');
-    const end = settled(b, flight);
-    t.equal(await a.complete(joined, responseWith(Buffer.from('x')), 0), 'held');
-    t.equal((await end).kind, 'response');
-  });
+  await t.test(
+    'release unlessAwaited frees a flight without followers and leaves one with followers alone',
+    async (t) => {
+      const key = newKey();
+      const alone = await lead(a, { key });
+      t.equal((await b.claim({ key, flight: newFlightId(), leaseMs: 1, election: 0, join: false })).kind, 'follower');
+      t.equal(await a.release(alone, { unlessAwaited: true }), 'held', 'a claim without join is nobody who waits');
+      const joined = await lead(a, { key });
+      const flight = await follow(b, { key });
+      t.equal(await a.release(joined, { unlessAwaited: true }), 'awaited');
+      t.equal(await a.renew(joined), 'held', 'nothing was changed');
+      const end = settled(b, flight);
+      t.equal(await a.complete(joined, responseWith(Buffer.from('x')), 0), 'held');
+      t.equal((await end).kind, 'response');
+    },
+  );
 }
 
 async function wakeUps(t: Test, factory: StoreFactory): Promise<void> {
@@ -241,7 +244,10 @@ async function wakeUps(t: Test, factory: StoreFactory): Promise<void> {
       const waits = [];
       for (const store of [a, b, b, c]) waits.push(settled(store, await follow(store, { key })));
       t.equal(await a.complete(lease, ending, 0), 'held');
-      t.same(await Promise.all(waits), waits.map(() => ending));
+      t.same(
+        await Promise.all(waits),
+        waits.map(() => ending),
+      );
       t.equal((await claim(b, { key })).kind, 'leader', 'and the key is free');
     });
   }

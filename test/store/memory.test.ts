@@ -78,7 +78,10 @@ t.test('memory: claims are never evicted', async (t) => {
   const held = Array.from({ length: 100 }, newKey);
   for (const key of held) await lead(store, { key });
   for (let i = 0; i < 50; i += 1) await keep(store, newKey(), 1_000);
-  t.same(await kinds(store, held), held.map(() => 'follower'));
+  t.same(
+    await kinds(store, held),
+    held.map(() => 'follower'),
+  );
 });
 
 t.test('memory: the sweep tells followers of a flight whose lease has passed', async (t) => {
