@@ -109,12 +109,19 @@ t.test('the push connection is killed just before publication: the new subscript
     t.equal(await leader.complete(lease, responseWith(Buffer.alloc(size)), 0), 'held');
     t.equal((await wait).kind, 'response');
   }
+});
+
+t.test('the push connection was lost and is back before the wait begins: the wait begins with a look', async (t) => {
+  const [leader, follower] = [await open(t), await open(t, { processId: 'late' })];
   const key = newKey();
   const lease = await lead(leader, { key });
   const flight = await follow(follower, { key });
   await redis.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
   await leader.release(lease, { unlessAwaited: false });
-  t.same(await settled(follower, flight, 5_000), { kind: 'failed', election: 0 }, 'also when the wait begins later');
+  const listening = async () => (await redis.command('PUBSUB', 'NUMSUB', 'oneflight:p:late')) as [string, number];
+  while ((await listening())[1] === 0) await sleep(10);
+  await sleep(50);
+  t.same(await settled(follower, flight), { kind: 'failed', election: 0 });
 });
 
 t.test('pushes get lost in silence: the poll finds the settlement, and the dead line is replaced', async (t) => {
@@ -341,7 +348,7 @@ t.test('a server that evicts keys is warned of', async (t) => {
     new Promise<string>((resolve) => {
       const store = new RedisStore({
         url: own.url,
-        log: (level, message, fields) => level === 'warn' && resolve(`${fields['policy']}: ${message}`),
+        log: (level, message, { policy: told }) => level === 'warn' && resolve(`${told}: ${message}`),
       });
       t.teardown(() => store.close());
       void own.command('CONFIG', 'SET', 'maxmemory-policy', policy).then(() => store.open());

@@ -19,7 +19,8 @@ export async function serverProgram(): Promise<ServerProgram> {
     const path = onPath(name);
     if (path !== null) return { path, env: process.env };
   }
-  const root = join(process.env['XDG_CACHE_HOME'] || join(homedir(), '.cache'), 'oneflight', 'redis');
+  const { XDG_CACHE_HOME } = process.env;
+  const root = join(XDG_CACHE_HOME || join(homedir(), '.cache'), 'oneflight', 'redis');
   try {
     if (!existsSync(join(root, 'usr/bin/redis-server'))) await unpackInto(root);
     const env = { ...process.env, LD_LIBRARY_PATH: libraryFolders(root).join(delimiter) };
@@ -34,7 +35,8 @@ export async function serverProgram(): Promise<ServerProgram> {
 }
 
 function onPath(name: string): string | null {
-  for (const folder of (process.env['PATH'] ?? '').split(delimiter)) {
+  const { PATH = '' } = process.env;
+  for (const folder of PATH.split(delimiter)) {
     const path = join(folder, name);
     try {
       accessSync(path, constants.X_OK);
@@ -85,7 +87,7 @@ async function packagesOf(options: readonly string[]): Promise<string[]> {
 
 function isInstalled(name: string): boolean {
   try {
-    const status = execFileSync('dpkg-query', ['-W', '-f=${Status}', name], { stdio: ['ignore', 'pipe', 'ignore'] });
+    const status = execFileSync('dpkg-query', ['--status', name], { stdio: ['ignore', 'pipe', 'ignore'] });
     return String(status).includes('ok installed');
   } catch {
     return false;

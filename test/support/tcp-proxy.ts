@@ -16,7 +16,10 @@ export type TcpProxy = {
   readonly port: number;
   /** Passes on the next request that contains the text, then drops the connection in place of its reply. */
   loseReplyTo(text: string): void;
-  /** Keeps back what comes over the connections that are open now; the returned function lets it go to the server. */
+  /**
+   * Keeps back what comes over the connections that are open now. The returned function lets the first packet of each
+   * go to the server; the rest is lost.
+   */
   holdRequests(): () => void;
   /** From now on nothing passes, either way, and new connections are accepted in silence; or everything passes again. */
   silence(on: boolean): void;
@@ -76,8 +79,8 @@ export async function startTcpProxy(targetPort: number): Promise<TcpProxy> {
       for (const line of holding) line.held = [];
       return () => {
         for (const line of holding) {
-          for (const chunk of line.held ?? []) line.server.write(chunk);
-          line.held = null;
+          const [first] = line.held ?? [];
+          if (first !== undefined) line.server.write(first);
         }
       };
     },
