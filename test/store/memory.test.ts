@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { newFlightId } from '../../src/core/claim.js';
 import { MemoryStore } from '../../src/store/memory.js';
@@ -94,4 +95,17 @@ t.test('memory: the sweep tells followers of a flight whose lease has passed', a
   const wait = settled(store, flight);
   clock.ms += 100;
   t.same(await wait, { kind: 'unknown', election: 0 });
+});
+
+t.test('memory: the sweep gives back what has expired, so that it evicts nothing', async (t) => {
+  const { clock, store } = withClock(10_000);
+  await store.open();
+  t.teardown(() => store.close());
+  const [stays, goes, comes] = [newKey(), newKey(), newKey()];
+  await keep(store, stays, 3_000, 100_000);
+  await keep(store, goes, 3_000, 50);
+  clock.ms += 50;
+  await sleep(600);
+  await keep(store, comes, 4_000);
+  t.same(await kinds(store, [stays, goes, comes]), ['stored', 'leader', 'stored']);
 });
