@@ -1,8 +1,8 @@
 /** `oneflight validate`: what is wrong or doubtful in a configuration, without starting anything. */
 
-import { formatError, formatWarning } from '../config/fault.js';
-import { findAndLoadConfig } from '../config/load.js';
+import { formatWarning } from '../config/fault.js';
 import { BAD_CONFIG, DONE } from './exit-code.js';
+import { openConfig } from './open-config.js';
 
 export type ValidateOptions = {
   /** The file that `-c` named. */
@@ -14,16 +14,17 @@ export type ValidateOptions = {
 
 /** Says on stdout that the file is fine, or on stderr, one line each, why not. Answers the exit code. */
 export async function validate(options: ValidateOptions): Promise<number> {
-  const result = findAndLoadConfig(options.config, options.env);
-  if (result.kind === 'invalid') {
-    for (const error of result.errors) options.stderr.write(`${formatError(error)}\n`);
+  const opened = openConfig(options.config, options.env);
+  if (opened.kind === 'bad') {
+    options.stderr.write(opened.report);
     return BAD_CONFIG;
   }
-  const { rules, upstreams, store } = result.config;
+  const { file, warnings } = opened;
+  const { rules, upstreams, store } = opened.config;
   const facts = [counted(rules.length, 'route'), counted(upstreams.size, 'upstream'), `${store.kind} store`];
-  const warnings = result.warnings.length === 0 ? [] : [counted(result.warnings.length, 'warning')];
-  options.stdout.write(`${result.file}: ok (${[...facts, ...warnings].join(', ')})\n`);
-  for (const warning of result.warnings) options.stdout.write(`${formatWarning(warning)}\n`);
+  if (warnings.length > 0) facts.push(counted(warnings.length, 'warning'));
+  options.stdout.write(`${file}: ok (${facts.join(', ')})\n`);
+  for (const warning of warnings) options.stdout.write(`${formatWarning(warning)}\n`);
   return DONE;
 }
 
