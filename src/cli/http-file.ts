@@ -8,6 +8,7 @@
  */
 
 import { randomInt, randomUUID } from 'node:crypto';
+import { isToken } from '../core/token.js';
 import type { Outgoing } from './send.js';
 
 /** What is wrong with a request file, with its line. */
@@ -17,8 +18,8 @@ export class HttpFileError extends Error {
 
 type Numbered = { readonly text: string; readonly line: number };
 
-const REQUEST_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]+(\S+)(?:[ \t]+HTTP\/\d(?:\.\d)?)?[ \t]*$/;
-const FIELD_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(.*?)[ \t]*$/;
+const REQUEST_LINE = /^(\S+)[ \t]+(\S+)(?:[ \t]+HTTP\/\d(?:\.\d)?)?[ \t]*$/;
+const FIELD_LINE = /^([^:]+):[ \t]*(.*?)[ \t]*$/;
 const FRAMING: ReadonlySet<string> = new Set(['content-length', 'transfer-encoding', 'connection', 'expect']);
 const FRESH: Readonly<Record<string, () => string>> = {
   uuid: () => randomUUID(),
@@ -44,7 +45,7 @@ function parseRequest(lines: readonly Numbered[]): Outgoing {
   const start = lines.findIndex(({ text }) => !isFiller(text));
   const first = lines[start] ?? { text: '', line: 1 };
   const parsed = REQUEST_LINE.exec(render(first).trimEnd());
-  if (parsed === null) {
+  if (parsed === null || !isToken(parsed[1] ?? '')) {
     throw new HttpFileError(
       `line ${first.line}: expected a request line like \`POST /orders\`, got ${quoted(first.text)}`,
     );
@@ -72,10 +73,10 @@ function parseRequest(lines: readonly Numbered[]): Outgoing {
 function parseField(at: Numbered): string[] {
   if (at.text.startsWith('#') || at.text.startsWith('//')) return [];
   const parsed = FIELD_LINE.exec(render(at).trimEnd());
-  if (parsed === null) {
+  const [, name = '', value = ''] = parsed ?? [];
+  if (!isToken(name)) {
     throw new HttpFileError(`line ${at.line}: expected a field like \`Name: value\`, got ${quoted(at.text)}`);
   }
-  const [, name = '', value = ''] = parsed;
   return FRAMING.has(name.toLowerCase()) ? [] : [name, value];
 }
 

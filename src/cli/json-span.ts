@@ -6,6 +6,8 @@
  * UTF-8 they are. Of duplicate members the last one counts, as for `JSON.parse`.
  */
 
+import { parsePointer } from '../core/json-pointer.js';
+
 export type Span = { readonly start: number; readonly end: number };
 
 const SPACE = /[ \t\r\n]*/y;
@@ -14,10 +16,11 @@ const LITERAL = /[^\s,\]}]+/y;
 
 /** The span of the value at a JSON pointer (RFC 6901), or null when there is none. */
 export function jsonSpan(content: Buffer, pointer: string): Span | null {
+  const parsed = parsePointer(pointer);
+  if (parsed === null) return null;
   const text = content.toString('latin1');
   let span = valueSpan(text, after(SPACE, text, 0));
-  for (const token of pointer.split('/').slice(1)) {
-    const name = token.replaceAll('~1', '/').replaceAll('~0', '~');
+  for (const { name } of parsed) {
     const child = childSpan(text, span.start, name);
     if (child === null) return null;
     span = child;

@@ -6,7 +6,9 @@
  */
 
 import { fieldLines } from '../core/field-lines.js';
-import type { KeyPart } from '../core/rule.js';
+import { parsePointer } from '../core/json-pointer.js';
+import { paramNames } from '../core/path-pattern.js';
+import { KEY_SOURCES, type KeyPart, REQUEST_PROPERTIES } from '../core/rule.js';
 import { jsonSpan } from './json-span.js';
 import type { Outgoing } from './send.js';
 
@@ -15,16 +17,14 @@ export class PartError extends Error {
   override readonly name = 'PartError';
 }
 
-const SOURCES: readonly KeyPart['from'][] = ['header', 'query', 'param', 'cookie', 'body', 'form', 'request'];
-
 /** A part as it is written in a rule, such as `body: /refreshToken`; null when it is none. */
 export function parsePart(text: string): KeyPart | null {
   const parsed = /^\{?\s*(\w+)\s*:\s*(.*?)\s*\}?$/.exec(text.trim());
-  const from = SOURCES.find((source) => source === parsed?.[1]);
+  const from = KEY_SOURCES.find((source) => source === parsed?.[1]);
   const name = (parsed?.[2] ?? '').replace(/^(["'])(.*)\1$/, '$2');
   if (from === undefined || (name === '' && from !== 'body')) return null;
-  if (from === 'request' && !['host', 'path', 'target', 'content'].includes(name)) return null;
-  if (from === 'body' && name !== '' && !name.startsWith('/')) return null;
+  if (from === 'request' && !REQUEST_PROPERTIES.some((property) => property === name)) return null;
+  if (from === 'body' && parsePointer(name) === null) return null;
   return { from, name: from === 'header' ? name.toLowerCase() : name, optional: false };
 }
 
@@ -102,10 +102,9 @@ function changeWhole(request: Outgoing, part: KeyPart, pathPattern: string, salt
   }
   const rest = query === '' ? '' : `?${query}`;
   if (pathPattern.endsWith('*')) return { ...request, target: `${path.replace(/\/$/, '')}/${salt}${rest}` };
-  const params = pathPattern.match(/:[^/]+/g) ?? [];
-  const last = params.at(-1);
+  const last = paramNames(pathPattern).at(-1);
   if (last === undefined) throw new PartError('the rule has one path only, there is no other one: vary another part');
-  return { ...request, target: changedSegment(path, last.slice(1), pathPattern, salt) + rest };
+  return { ...request, target: changedSegment(path, last, pathPattern, salt) + rest };
 }
 
 function splitTarget(target: string): { path: string; query: string } {

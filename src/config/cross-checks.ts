@@ -5,11 +5,11 @@
  * was invalid: its fault is told already, and nothing is concluded from it.
  */
 
+import { paramNames } from '../core/path-pattern.js';
 import type { ConfigDraft } from './check.js';
 import type { Fault, FieldPath } from './fault.js';
 import { isLoopback } from './forms.js';
 import { faultAt, valueAt } from './locate.js';
-import { paramsOf, pathFault } from './path-pattern.js';
 import { DEFAULT_ADMIN, DEFAULT_LISTEN } from './schema.js';
 import type { Located } from './source.js';
 import { nearest } from './suggest.js';
@@ -98,8 +98,8 @@ function headerFaults(route: RouteDraft, path: FieldPath, root: Located): Fault[
 
 function paramFaults(route: RouteDraft, path: FieldPath, root: Located): Fault[] {
   const pattern = route.match?.path;
-  if (pattern === undefined || pathFault(pattern) !== null) return [];
-  const params = paramsOf(pattern);
+  if (pattern === undefined) return [];
+  const params = paramNames(pattern);
   const expected = params.length === 0 ? 'a :param in match.path' : `a :param of match.path (${params.join(', ')})`;
   const lists = {
     key: 'key' in route ? route.key : undefined,

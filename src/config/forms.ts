@@ -1,13 +1,10 @@
 /** The forms of single texts: each says whether a text is one. */
 
 import { isIP } from 'node:net';
+import { isToken } from '../core/token.js';
 
 /** Names of routes, scopes and upstreams: they become metric labels and parts of store keys. */
 export const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
-/** token, RFC 9110 section 5.6.2: field names, cookie names, methods. */
-export const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** RFC 6901 section 3. */
-export const JSON_POINTER = /^(?:\/(?:[^~/]|~[01])*)*$/;
 /** No `{` or `}`: Redis Cluster would take what they hold for the hash tag. */
 export const STORE_PREFIX = /^[A-Za-z0-9._:-]{1,64}$/;
 /** Visible ASCII with inner blanks, RFC 9110 section 5.5: what a field can have as its value after trimming. */
@@ -32,7 +29,7 @@ const COMMON_METHODS = new Set([
 
 export function isMethod(text: string): boolean {
   const upper = text.toUpperCase();
-  return TOKEN.test(text) && (text === upper || !COMMON_METHODS.has(upper));
+  return isToken(text) && (text === upper || !COMMON_METHODS.has(upper));
 }
 
 /** An address or a host name to listen on. */

@@ -1,21 +1,21 @@
 /** A valid file → what the gateway reads: units, unions with a `kind`, and the defaults that depend on other fields. */
 
-import type {
-  CoalescePolicy,
-  Identity,
-  KeyedPolicy,
-  KeyPart,
-  Match,
-  Policy,
-  RejectPolicy,
-  Rule,
+import {
+  type CoalescePolicy,
+  type Identity,
+  KEY_SOURCES,
+  type KeyedPolicy,
+  type KeyPart,
+  type Match,
+  type Policy,
+  type RejectPolicy,
+  type Rule,
 } from '../core/rule.js';
 import type { AdminConfig, Config, StoreConfig, UpstreamConfig } from './config.js';
 import {
   type ConfigOutput,
   DEFAULT_ELECTIONS,
   DEFAULT_POLL,
-  KEY_SOURCES,
   type KeyPartOutput,
   type RouteOutput,
   retryAfterSeconds,

@@ -8,6 +8,10 @@
  */
 
 import { z } from 'zod';
+import { parsePointer } from '../core/json-pointer.js';
+import { isParamName, pathFault } from '../core/path-pattern.js';
+import { KEY_SOURCES, REQUEST_PROPERTIES } from '../core/rule.js';
+import { isToken } from '../core/token.js';
 import {
   FIELD_VALUE,
   isHostPattern,
@@ -16,12 +20,9 @@ import {
   isMethod,
   isNetworkRange,
   isRedisUrl,
-  JSON_POINTER,
   NAME,
   STORE_PREFIX,
-  TOKEN,
 } from './forms.js';
-import { pathFault } from './path-pattern.js';
 import { DURATION, durationMs, SIZE, sizeBytes } from './units.js';
 
 function fields<const Shape extends z.ZodRawShape>(shape: Shape) {
@@ -63,7 +64,7 @@ function secret(what: string) {
 const port = wholeNumber('a port', 0, 65_535);
 const listenHost = text('an address or host name to listen on', isListenHost);
 const name = text('a name of up to 64 letters, digits, ".", "_" and "-", beginning with a letter or digit', NAME);
-const fieldName = text('a field name such as x-request-id', TOKEN);
+const fieldName = text('a field name such as x-request-id', isToken);
 
 export const DEFAULT_LISTEN = { host: '0.0.0.0', port: 8080 } as const;
 export const DEFAULT_ADMIN = { host: '127.0.0.1', port: 9090 } as const;
@@ -143,25 +144,22 @@ const upstream = fields({
   preserveHost: z.boolean().default(true).describe("Whether the upstream sees the client's Host field or its own."),
 });
 
-/** The places that a key part can come from: exactly one of them is a part's source. */
-export const KEY_SOURCES = ['header', 'query', 'param', 'cookie', 'body', 'form', 'request'] as const;
-
 function keyPart(optionalByDefault: boolean) {
   return fields({
     header: fieldName.optional().describe('Name of a request field.'),
     query: text('the name of a query parameter', /./s).optional().describe('Name of a query parameter.'),
-    param: text('the name of a :param in match.path', /^[A-Za-z_][A-Za-z0-9_]*$/)
+    param: text('the name of a :param in match.path', isParamName)
       .optional()
       .describe('Name of a :param in match.path.'),
-    cookie: text('the name of a cookie', TOKEN).optional().describe('Name of a cookie.'),
-    body: text('a JSON pointer such as /refreshToken (RFC 6901)', JSON_POINTER)
+    cookie: text('the name of a cookie', isToken).optional().describe('Name of a cookie.'),
+    body: text('a JSON pointer such as /refreshToken (RFC 6901)', (pointer) => parsePointer(pointer) !== null)
       .optional()
       .describe('JSON pointer into the request content (RFC 6901).'),
     form: text('the name of a form field', /./s)
       .optional()
       .describe('Name of a field of a form in the request content.'),
     request: z
-      .enum(['host', 'path', 'target', 'content'])
+      .enum(REQUEST_PROPERTIES)
       .optional()
       .describe('A property of the request itself: its host, path, target (path and query) or content.'),
     optional: z

@@ -1,16 +1,28 @@
 /** Whether an earlier route leaves nothing for a later one: the first that matches wins. */
 
+import { takesValue } from '../core/match.js';
+import { type PathPattern, parsePathPattern, pathCovers } from '../core/path-pattern.js';
 import type { Match } from '../core/rule.js';
-import { pathCovers } from './path-pattern.js';
 
-/** Whether every request that `later` matches is matched by `earlier` too. */
-export function covers(earlier: Match, later: Match): boolean {
+type Reach = { readonly match: Match; readonly path: PathPattern };
+
+/** For each match the index of the first before it that takes all of its requests, or null. */
+export function covering(matches: readonly Match[]): (number | null)[] {
+  // Every pair is looked at: the patterns are made ready once.
+  const reaches = matches.map((match) => ({ match, path: parsePathPattern(match.path) }));
+  return reaches.map((later, index) => {
+    const first = reaches.findIndex((earlier, i) => i < index && covers(earlier, later));
+    return first === -1 ? null : first;
+  });
+}
+
+function covers(earlier: Reach, later: Reach): boolean {
   return (
-    methodsCover(earlier.methods, later.methods) &&
+    methodsCover(earlier.match.methods, later.match.methods) &&
     pathCovers(earlier.path, later.path) &&
-    hostCovers(earlier.host, later.host) &&
-    earlier.headers.every((condition) =>
-      later.headers.some(({ name, value }) => name === condition.name && wildcardCovers(condition.value, value)),
+    hostCovers(earlier.match.host, later.match.host) &&
+    earlier.match.headers.every((condition) =>
+      later.match.headers.some(({ name, value }) => name === condition.name && takesValue(condition.value, value)),
     )
   );
 }
@@ -21,12 +33,5 @@ function methodsCover(earlier: readonly string[], later: readonly string[]): boo
 }
 
 function hostCovers(earlier: string | null, later: string | null): boolean {
-  return earlier === null || (later !== null && wildcardCovers(earlier, later));
-}
-
-// Only a leading `*.` is a pattern (`*/*` is an exact value). `*.example.com` covers `a.example.com` and
-// `*.b.example.com`, not `example.com`.
-function wildcardCovers(earlier: string, later: string): boolean {
-  if (earlier === later) return true;
-  return earlier.startsWith('*.') && later.length >= earlier.length && later.endsWith(earlier.slice(1));
+  return earlier === null || (later !== null && takesValue(earlier, later));
 }

@@ -4,16 +4,18 @@ import { type CoalescePolicy, isSafe, type KeyPart, type Rule } from '../core/ru
 import type { Config } from './config.js';
 import { type ConfigWarning, type FieldPath, pathText } from './fault.js';
 import { namePosition, valueAt } from './locate.js';
-import { covers } from './shadowing.js';
+import { covering } from './shadowing.js';
 import type { Located } from './source.js';
 
 type Doubt = { readonly path: FieldPath; readonly message: string };
 
 /** Finds the doubtful fields of a valid configuration, in file order. */
 export function warningsOf(config: Config, root: Located, file: string): ConfigWarning[] {
+  const covers = covering(config.rules.map((rule) => rule.match));
   const doubts = config.rules.flatMap((rule, index) => {
     const path = ['routes', index];
-    const found = shadowed(config.rules, index, path);
+    const cover = covers[index] ?? null;
+    const found = cover === null ? [] : [shadowed(rule, config.rules[cover]!, path)];
     if (rule.policy.kind === 'coalesce') {
       found.push(
         ...sharedAcrossCallers(rule.policy, path),
@@ -31,12 +33,9 @@ export function warningsOf(config: Config, root: Located, file: string): ConfigW
     .sort((a, b) => a.line - b.line || a.column - b.column);
 }
 
-function shadowed(rules: readonly Rule[], index: number, path: FieldPath): Doubt[] {
-  const rule = rules[index]!;
-  const cover = rules.slice(0, index).find((earlier) => covers(earlier.match, rule.match));
-  if (cover === undefined) return [];
+function shadowed(rule: Rule, cover: Rule, path: FieldPath): Doubt {
   const message = `route ${rule.name} can never match: route ${cover.name} comes first and matches all of its requests`;
-  return [{ path: [...path, 'match'], message }];
+  return { path: [...path, 'match'], message };
 }
 
 function sharedAcrossCallers(policy: CoalescePolicy, path: FieldPath): Doubt[] {

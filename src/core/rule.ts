@@ -6,10 +6,15 @@
  * the name.
  */
 
+/** The places that a key part can come from. */
+export const KEY_SOURCES = ['header', 'query', 'param', 'cookie', 'body', 'form', 'request'] as const;
+/** What a part can be of the request itself. */
+export const REQUEST_PROPERTIES = ['host', 'path', 'target', 'content'] as const;
+
 /** Where one part of a key comes from (SPEC: key parts). */
 export type KeyPart = {
-  readonly from: 'header' | 'query' | 'param' | 'cookie' | 'body' | 'form' | 'request';
-  /** Field, parameter, cookie or form name; the JSON pointer of `body`; `host`, `path`, `target` or `content` of `request`. Header names are lower case. */
+  readonly from: (typeof KEY_SOURCES)[number];
+  /** Field, parameter, cookie or form name; the JSON pointer of `body`; the property of `request`. Header names are lower case. */
   readonly name: string;
   /** When true, absence is a value of its own; when false it makes the key missing. */
   readonly optional: boolean;
@@ -21,7 +26,7 @@ export type Identity = { readonly kind: 'public' } | { readonly kind: 'parts'; r
 export type Match = {
   /** Method tokens as written (they are case-sensitive, RFC 9110 section 9.1); empty: every method. */
   readonly methods: readonly string[];
-  /** Literal segments, `:param` segments and an optional trailing `*`. */
+  /** As written: literal segments, `:param` segments and an optional trailing `*` (path-pattern.ts). */
   readonly path: string;
   /** Lower-case host without port, or `*.example.com`; null: any. */
   readonly host: string | null;

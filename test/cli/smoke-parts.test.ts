@@ -114,7 +114,7 @@ t.test('a key part', async (t) => {
     t.strictSame(parsePart('body: /refreshToken'), { from: 'body', name: '/refreshToken', optional: false });
     t.strictSame(parsePart('{ header: X-Tenant }'), { from: 'header', name: 'x-tenant', optional: false });
     t.strictSame(parsePart('param:id'), { from: 'param', name: 'id', optional: false });
-    for (const text of ['', 'body', 'head: x', 'param:', 'body: token', 'request: body'])
+    for (const text of ['', 'body', 'head: x', 'param:', 'body: token', 'body: /~2', 'request: body'])
       t.equal(parsePart(text), null, text);
   });
 
@@ -174,6 +174,11 @@ t.test('a key part', async (t) => {
     t.throws(() => changePart(only('POST /\n\nnot json'), part('body: /none'), PATH, SALT), PartError);
     t.throws(() => changePart(request, part('param: none'), PATH, SALT), PartError);
     t.throws(() => changePart(only('GET /a'), part('request: path'), '/a', SALT), PartError);
+    t.throws(
+      () => changePart(only('GET /a:b'), part('request: path'), '/a:b', SALT),
+      /one path only/,
+      'a colon inside a segment names no parameter',
+    );
   });
 });
 

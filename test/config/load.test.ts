@@ -191,6 +191,18 @@ drain: 0s
   t.equal(config.drainMs, 0);
 });
 
+t.test('paths may be spelled as requests spell them, and end in any star', async (t) => {
+  const paths = ['/ä', '/caf%c3%a9', '/%61', '/a b', '/a*', '/a/', '/v1/orders:cancel'];
+  for (const path of paths) {
+    const { config } = loaded(`${MINIMAL}routes:\n  - { name: a, match: { path: "${path}" } }\n`);
+    t.equal(config.rules[0]?.match.path, path);
+  }
+  const key = loaded(
+    `${MINIMAL}routes:\n  - { name: a, match: { path: "/:user-id" }, policy: reject, key: [{ param: user-id }] }\n`,
+  );
+  t.equal(key.config.rules.length, 1, 'names of parameters may have a hyphen');
+});
+
 t.test('small choices', async (t) => {
   t.same(loaded(`${MINIMAL}admin: false\n`).config.admin, { kind: 'off' });
   const two = `${MINIMAL}  b:\n    url: http://b\n`;
