@@ -137,9 +137,9 @@ async function claims(t: Test, factory: StoreFactory): Promise<void> {
 
   await t.test('renewal extends the lease from now', async (t) => {
     const key = newKey();
-    const lease = await lead(a, { key, leaseMs: 600 });
-    for (let i = 0; i < 5; i += 1) {
-      await sleep(200);
+    const lease = await lead(a, { key, leaseMs: 1_500 });
+    for (let i = 0; i < 4; i += 1) {
+      await sleep(500);
       t.equal(await a.renew(lease), 'held');
     }
     const flight = await follow(b, { key });
@@ -358,10 +358,10 @@ async function vanished(t: Test, factory: StoreFactory): Promise<void> {
 
   await t.test('a lease that is renewed keeps its followers waiting', async (t) => {
     const key = newKey();
-    const lease = await lead(a, { key, leaseMs: 500 });
-    const wait = settled(b, await follow(b, { key }), 5_000);
-    for (let i = 0; i < 6; i += 1) {
-      await sleep(150);
+    const lease = await lead(a, { key, leaseMs: 1_500 });
+    const wait = settled(b, await follow(b, { key }), 8_000);
+    for (let i = 0; i < 4; i += 1) {
+      await sleep(500);
       t.equal(await a.renew(lease), 'held');
     }
     await a.complete(lease, { kind: 'unshareable', reason: 'late' }, 0);
