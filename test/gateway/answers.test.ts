@@ -42,9 +42,23 @@ const gateways = await startGateways(t, 2, { config });
 const [here, there] = gateways as [(typeof gateways)[0], (typeof gateways)[0]];
 
 t.test('no key: 400 where the rule says so, and nothing is forwarded', async (t) => {
-  const contents = ['', '{}', '{"token"', '[]', 'null', '{"token":1,"token":2}', '{"other":1,"other":2,"token":1}', '\xff\xfe'];
+  const contents = [
+    '',
+    '{}',
+    '{"token"',
+    '[]',
+    'null',
+    '{"token":1,"token":2}',
+    '{"other":1,"other":2,"token":1}',
+    '\xff\xfe',
+  ];
   for (const body of contents) {
-    const answer = await here.request({ method: 'POST', path: '/strict', headers: ['Content-Type', 'application/json'], body });
+    const answer = await here.request({
+      method: 'POST',
+      path: '/strict',
+      headers: ['Content-Type', 'application/json'],
+      body,
+    });
     t.match(problemOf(answer), /^key-(missing|malformed)$/, body);
     isProblem(t, answer, problemOf(answer) ?? 'key-missing');
     t.match(answer.cacheStatus, /^oneflight/);
@@ -128,7 +142,10 @@ t.test('no key, value or content is ever told: not in answers, metrics, logs or 
   t.notMatch((await metricsOf(gateways)).text, SECRET);
   for (const gateway of gateways) {
     t.notMatch(gateway.output, SECRET, 'log');
-    t.ok(gateway.logs.some((line) => line.route === 'everything'), 'there is a log');
+    t.ok(
+      gateway.logs.some((line) => line.route === 'everything'),
+      'there is a log',
+    );
     t.same(gateway.noise, [], 'and it is JSON only');
   }
   const keys = (await redis.command('KEYS', '*')) as string[];

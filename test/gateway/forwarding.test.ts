@@ -37,12 +37,30 @@ function callOf(path: string): Call {
 
 /** Field lines without those that the gateway adds and those of the connection. */
 function own(fields: readonly string[]): string[] {
-  const added = /^(host|via|x-forwarded-(for|proto|host)|x-request-id|connection|content-length|transfer-encoding|date|keep-alive)$/i;
+  const added =
+    /^(host|via|x-forwarded-(for|proto|host)|x-request-id|connection|content-length|transfer-encoding|date|keep-alive)$/i;
   return fields.filter((_, at) => !added.test(fields[at - (at % 2)]!));
 }
 
 t.test('the raw target is kept, on plain and on keyed routes', async (t) => {
-  const targets = ['//', '/', '/./a', '/a/../b', '/a//b/', '/%2F', '/%2f', '/%61', '/a?', '/a?&&=', '/a?x=%zz', '/a%20b;c=d', "/a!$&'()*+,=:@~", '/a?b?c', '/a|b', '/"<>'];
+  const targets = [
+    '//',
+    '/',
+    '/./a',
+    '/a/../b',
+    '/a//b/',
+    '/%2F',
+    '/%2f',
+    '/%61',
+    '/a?',
+    '/a?&&=',
+    '/a?x=%zz',
+    '/a%20b;c=d',
+    "/a!$&'()*+,=:@~",
+    '/a?b?c',
+    '/a|b',
+    '/"<>',
+  ];
   for (const target of targets) {
     for (const prefix of ['', '/queried']) {
       const before = upstream.count();
@@ -56,10 +74,27 @@ t.test('the raw target is kept, on plain and on keyed routes', async (t) => {
 });
 
 t.test('methods are kept, known and unknown', async (t) => {
-  for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PURGE', 'PROPFIND', 'REPORT', 'MKCOL', 'M-SEARCH', 'QUERY']) {
+  for (const method of [
+    'GET',
+    'HEAD',
+    'POST',
+    'PUT',
+    'PATCH',
+    'DELETE',
+    'OPTIONS',
+    'PURGE',
+    'PROPFIND',
+    'REPORT',
+    'MKCOL',
+    'M-SEARCH',
+    'QUERY',
+  ]) {
     if (!http.METHODS.includes(method)) continue;
     const path = `/method/${method}`;
-    upstream.on(path, answers(method === 'HEAD' ? { framing: 'none', fields: ['Content-Length', '5'] } : { content: 'hello' }));
+    upstream.on(
+      path,
+      answers(method === 'HEAD' ? { framing: 'none', fields: ['Content-Length', '5'] } : { content: 'hello' }),
+    );
     const answer = await gateway.request({ method, path });
     t.equal(answer.status, 200, method);
     t.equal(answer.text, method === 'HEAD' ? '' : 'hello');
@@ -68,13 +103,47 @@ t.test('methods are kept, known and unknown', async (t) => {
 });
 
 t.test('request fields keep their order, spelling, repeats and bytes', async (t) => {
-  const fields = ['X-Zero', '0', 'accept', 'a/b', 'X-Twice', '1', 'x-one', '', 'X-Twice', '2', 'X-Latin', 'caf\xe9', 'Cookie', 'a=1', 'TRACEPARENT', '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'];
+  const fields = [
+    'X-Zero',
+    '0',
+    'accept',
+    'a/b',
+    'X-Twice',
+    '1',
+    'x-one',
+    '',
+    'X-Twice',
+    '2',
+    'X-Latin',
+    'caf\xe9',
+    'Cookie',
+    'a=1',
+    'TRACEPARENT',
+    '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
+  ];
   await gateway.request({ path: '/fields/up', headers: fields });
   t.same(own(callOf('/fields/up').fields), fields);
 });
 
 t.test('response fields keep their order, spelling, repeats and bytes, and so do status and reason', async (t) => {
-  const fields = ['X-Zero', '0', 'set-cookie', 'a=1', 'X-Twice', '1', 'Set-Cookie', 'b=2', 'x-one', '', 'X-Twice', '2', 'X-Latin', 'caf\xe9', 'Server', 'stub'];
+  const fields = [
+    'X-Zero',
+    '0',
+    'set-cookie',
+    'a=1',
+    'X-Twice',
+    '1',
+    'Set-Cookie',
+    'b=2',
+    'x-one',
+    '',
+    'X-Twice',
+    '2',
+    'X-Latin',
+    'caf\xe9',
+    'Server',
+    'stub',
+  ];
   upstream.on('/fields/down', answers({ status: 299, reason: 'Fine By Me', fields, content: 'ok' }));
   const answer = await gateway.request({ path: '/fields/down' });
   t.equal(answer.status, 299);
@@ -84,11 +153,43 @@ t.test('response fields keep their order, spelling, repeats and bytes, and so do
 });
 
 t.test('fields of the connection, and those that Connection names, go no further in either direction', async (t) => {
-  const connection = ['Connection', 'X-Hop, x-other', 'X-Hop', 'secret', 'X-Other', 'secret', 'Keep-Alive', 'timeout=99', 'Proxy-Connection', 'keep-alive', 'TE', 'gzip', 'Upgrade', 'h2c'];
+  const connection = [
+    'Connection',
+    'X-Hop, x-other',
+    'X-Hop',
+    'secret',
+    'X-Other',
+    'secret',
+    'Keep-Alive',
+    'timeout=99',
+    'Proxy-Connection',
+    'keep-alive',
+    'TE',
+    'gzip',
+    'Upgrade',
+    'h2c',
+  ];
   await gateway.request({ path: '/hop/up', headers: [...connection, 'X-Kept', 'yes'] });
   t.same(own(callOf('/hop/up').fields), ['X-Kept', 'yes']);
   t.notMatch(callOf('/hop/up').header('connection'), /x-hop/i);
-  upstream.on('/hop/down', answers({ fields: ['Connection', 'X-Hop', 'X-Hop', 'secret', 'Keep-Alive', 'timeout=99', 'Proxy-Connection', 'x', 'X-Kept', 'yes'], content: 'ok' }));
+  upstream.on(
+    '/hop/down',
+    answers({
+      fields: [
+        'Connection',
+        'X-Hop',
+        'X-Hop',
+        'secret',
+        'Keep-Alive',
+        'timeout=99',
+        'Proxy-Connection',
+        'x',
+        'X-Kept',
+        'yes',
+      ],
+      content: 'ok',
+    }),
+  );
   const answer = await gateway.request({ path: '/hop/down' });
   t.same(own(answer.rawHeaders), ['X-Kept', 'yes']);
   t.notMatch(answer.header('connection'), /x-hop/i);
@@ -120,7 +221,18 @@ t.test('the upstream learns who asked, and a client cannot lie about it', async 
 });
 
 t.test('a trusted proxy is believed, and the real peer stands last', async (t) => {
-  const claims = ['X-Forwarded-For', '10.9.8.7', 'X-Forwarded-For', '10.1.1.1', 'X-Forwarded-Proto', 'https', 'X-Forwarded-Host', 'shop.example', 'Via', '1.1 edge'];
+  const claims = [
+    'X-Forwarded-For',
+    '10.9.8.7',
+    'X-Forwarded-For',
+    '10.1.1.1',
+    'X-Forwarded-Proto',
+    'https',
+    'X-Forwarded-Host',
+    'shop.example',
+    'Via',
+    '1.1 edge',
+  ];
   await trusting.request({ path: '/who/trusted', headers: claims });
   const call = callOf('/who/trusted');
   t.same(call.headerLines('x-forwarded-for'), ['10.9.8.7, 10.1.1.1, 127.0.0.1']);
@@ -145,7 +257,11 @@ t.test('content that a key is read from goes on byte for byte', async (t) => {
     for (const framing of ['length', 'chunked'] as const) {
       const path = `/keyed/${index}-${framing}`;
       const body = Buffer.from(content, 'latin1');
-      const headers = ['Content-Type', 'application/json', ...(framing === 'chunked' ? ['Transfer-Encoding', 'chunked'] : [])];
+      const headers = [
+        'Content-Type',
+        'application/json',
+        ...(framing === 'chunked' ? ['Transfer-Encoding', 'chunked'] : []),
+      ];
       t.equal((await gateway.request({ method: 'POST', path, headers, body })).status, 200);
       const call = callOf(path);
       t.ok((await call.received).bytes.equals(body), `${index} ${framing}`);
@@ -217,8 +333,12 @@ t.test('an upload that breaks off on a keyed route is not forwarded and holds no
 });
 
 t.test('trailers pass in both directions', async (t) => {
-  upstream.on('/trailers', answers({ framing: 'chunked', content: 'abc', fields: ['Trailer', 'X-Sum'], trailers: ['X-Sum', '3'] }));
-  const head = 'POST /trailers HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nTransfer-Encoding: chunked\r\nTrailer: X-Up\r\n\r\n';
+  upstream.on(
+    '/trailers',
+    answers({ framing: 'chunked', content: 'abc', fields: ['Trailer', 'X-Sum'], trailers: ['X-Sum', '3'] }),
+  );
+  const head =
+    'POST /trailers HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nTransfer-Encoding: chunked\r\nTrailer: X-Up\r\n\r\n';
   const answer = await rawRequest(gateway.url, `${head}2\r\nhi\r\n0\r\nX-Up: 2\r\n\r\n`);
   t.equal(answer?.text, 'abc');
   t.same(answer?.trailers, ['X-Sum', '3']);
@@ -239,7 +359,10 @@ t.test('a Trailer field with Content-Length, which nobody may send, does no harm
 });
 
 t.test('304 with Content-Length, 204 and HEAD end where they should', async (t) => {
-  upstream.on('/odd/304', answers({ status: 304, reason: 'Not Modified', framing: 'none', fields: ['Content-Length', '999', 'ETag', '"x"'] }));
+  upstream.on(
+    '/odd/304',
+    answers({ status: 304, reason: 'Not Modified', framing: 'none', fields: ['Content-Length', '999', 'ETag', '"x"'] }),
+  );
   const client = await RawClient.connect(gateway.url);
   t.teardown(() => client.close());
   for (let turn = 0; turn < 2; turn += 1) {

@@ -39,7 +39,11 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
   type Flight = { leader: Answered; followers: Answered[]; latencyMs: number };
 
   /** One leader, two followers in its process and two in the last; calls of the path made after the first are answered at once. */
-  async function flight(path: string, answer: (call: Call) => Answer, options: { method: string; headers?: string[] }): Promise<Flight> {
+  async function flight(
+    path: string,
+    answer: (call: Call) => Answer,
+    options: { method: string; headers?: string[] },
+  ): Promise<Flight> {
     const held = upstream.holds(path, answer);
     const ask = (gateway: Gateway) => gateway.request({ ...options, path: `${path}?id=1` });
     const leader = ask(first);
@@ -52,7 +56,9 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
     return { leader: all[0], followers: all[1], latencyMs: performance.now() - released };
   }
 
-  const numbered = (more: Answer) => (call: Call): Answer => ({ content: `call ${call.ordinal}`, ...more });
+  const numbered =
+    (more: Answer) =>
+    (call: Call): Answer => ({ content: `call ${call.ordinal}`, ...more });
   const NOT_FOR_OTHERS: Record<string, string[]> = {
     cookie: ['Set-Cookie', 'session=1'],
     private: ['Cache-Control', 'private'],
@@ -102,7 +108,10 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
       const headers = ['Authorization', 'Bearer me'];
       const { leader, followers } = await flight(path, numbered({ fields }), { method: 'POST', headers });
       allEqual(t, [leader, ...followers], 200, 'call 1');
-      t.ok(followers.every((answer) => answer.header(fields[0]!) === fields[1]), name);
+      t.ok(
+        followers.every((answer) => answer.header(fields[0]!) === fields[1]),
+        name,
+      );
       t.equal(upstream.count(path), 1);
     }
   });
@@ -112,7 +121,12 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
     const range = await flight('/personal/206', partial, { method: 'GET', headers: ['Range', 'bytes=0-5'] });
     t.same(new Set([range.leader, ...range.followers].map((answer) => `${answer.status} ${answer.text}`)).size, 5);
     t.equal(upstream.count('/personal/206'), 5);
-    const unchanged = numbered({ status: 304, reason: 'Not Modified', framing: 'none', fields: ['ETag', '"x"', 'Content-Length', '99'] });
+    const unchanged = numbered({
+      status: 304,
+      reason: 'Not Modified',
+      framing: 'none',
+      fields: ['ETag', '"x"', 'Content-Length', '99'],
+    });
     const conditional = await flight('/personal/304', unchanged, { method: 'GET', headers: ['If-None-Match', '"x"'] });
     allEqual(t, [conditional.leader, ...conditional.followers], 304, '');
     t.equal(upstream.count('/personal/304'), 5);
@@ -141,7 +155,9 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
 
   await t.test('a kept response is not given to another variant either', async (t) => {
     const path = '/personal/vary';
-    upstream.holds(path, (call) => ({ fields: ['Vary', 'accept-language'], content: `in ${call.header('accept-language')}` })).release();
+    upstream
+      .holds(path, (call) => ({ fields: ['Vary', 'accept-language'], content: `in ${call.header('accept-language')}` }))
+      .release();
     for (const language of ['en', 'de', 'en', 'fr']) {
       const headers = ['Accept-Language', language];
       allEqual(t, [await last.request({ method: 'POST', path: `${path}?id=1`, headers })], 200, `in ${language}`);
