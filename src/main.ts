@@ -81,6 +81,13 @@ async function run(argv: readonly string[]): Promise<number> {
       action((options: ConfigOption & { url?: string }) => health({ ...absent, ...options, env, write, writeError })),
     );
 
+  // Commander would take an unknown command for an argument of the default one.
+  const [first] = argv.slice(2);
+  const names = ['help', ...program.commands.map((command) => command.name())];
+  if (first !== undefined && !first.startsWith('-') && !names.includes(first)) {
+    writeError(`error: unknown command '${first}': expected one of ${names.join(', ')}\n`);
+    return USAGE;
+  }
   try {
     await program.parseAsync(argv);
     return code;

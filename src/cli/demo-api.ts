@@ -45,7 +45,10 @@ export async function startDemoApi(options: { host: string; port: number; latenc
   async function refresh(refreshToken: unknown): Promise<Reply> {
     count.refreshCalls += 1;
     const found = typeof refreshToken === 'string' ? grants.get(refreshToken) : undefined;
-    if (found === undefined) return refused('unknown refresh token');
+    if (found === undefined) {
+      await sleep(options.latencyMs);
+      return refused('unknown refresh token');
+    }
     const { session } = found;
     if (found.used && !session.revoked) {
       session.revoked = true;

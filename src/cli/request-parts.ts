@@ -5,9 +5,10 @@
  * salt, from that of every earlier run; what is read is for comparing two requests only and is never shown.
  */
 
+import { fieldLines } from '../core/field-lines.js';
 import type { KeyPart } from '../core/rule.js';
 import { jsonSpan } from './json-span.js';
-import { fieldValues, type Outgoing } from './send.js';
+import type { Outgoing } from './send.js';
 
 /** Why a part cannot be changed in this request. */
 export class PartError extends Error {
@@ -37,7 +38,7 @@ export function readPart(request: Outgoing, part: KeyPart, pathPattern: string):
   const { path, query } = splitTarget(request.target);
   switch (part.from) {
     case 'header':
-      return joined(fieldValues(request.fields, part.name));
+      return joined(fieldLines(request.fields, part.name));
     case 'query':
       return joined(pairsOf(query).flatMap(([name, value]) => (name === part.name ? [value] : [])));
     case 'form':
@@ -52,7 +53,7 @@ export function readPart(request: Outgoing, part: KeyPart, pathPattern: string):
     }
     case 'request':
       return (
-        { host: joined(fieldValues(request.fields, 'host')), path, target: request.target, content: textOf(request) }[
+        { host: joined(fieldLines(request.fields, 'host')), path, target: request.target, content: textOf(request) }[
           part.name
         ] ?? null
       );
@@ -144,7 +145,7 @@ function withField(request: Outgoing, name: string, change: (value: string) => s
     const isValue = at % 2 === 1 && request.fields[at - 1]?.toLowerCase() === name;
     return isValue ? change(text) : text;
   });
-  const absent = fieldValues(request.fields, name).length === 0;
+  const absent = fieldLines(request.fields, name).length === 0;
   return { ...request, fields: absent ? [...fields, name, change('')] : fields };
 }
 
@@ -163,7 +164,7 @@ function changedPair(encoded: string, name: string, salt: string): string {
 }
 
 function cookiesOf(request: Outgoing): [string, string][] {
-  return fieldValues(request.fields, 'cookie')
+  return fieldLines(request.fields, 'cookie')
     .flatMap((line) => line.split(';'))
     .map((pair) => {
       const at = pair.indexOf('=');

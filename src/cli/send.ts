@@ -7,6 +7,7 @@
 
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
+import { fieldLines } from '../core/field-lines.js';
 
 export type Outgoing = {
   readonly method: string;
@@ -59,14 +60,9 @@ export function send(origin: URL, request: Outgoing, timeoutMs: number): Promise
   });
 }
 
-/** The values of a field, in order; the name in lower case. */
-export function fieldValues(fields: readonly string[], name: string): string[] {
-  return fields.filter((_, index) => index % 2 === 1 && fields[index - 1]?.toLowerCase() === name);
-}
-
 function framed(origin: URL, { method, fields, content }: Outgoing): string[] {
   const lines = [...fields, 'Connection', 'close'];
-  if (fieldValues(fields, 'host').length === 0) lines.unshift('Host', origin.host);
+  if (fieldLines(fields, 'host').length === 0) lines.unshift('Host', origin.host);
   // A method that usually has content says so even when there is none (RFC 9110, section 8.6).
   if (content.length > 0 || ['POST', 'PUT', 'PATCH'].includes(method)) {
     lines.push('Content-Length', String(content.length));

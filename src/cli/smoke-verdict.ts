@@ -6,9 +6,10 @@
  */
 
 import { isDeepStrictEqual } from 'node:util';
+import { fieldLines } from '../core/field-lines.js';
 import type { KeyedPolicy, KeyPart, Rule } from '../core/rule.js';
 import { partText } from './request-parts.js';
-import { type Answer, fieldValues } from './send.js';
+import type { Answer } from './send.js';
 
 export type Verdict = { readonly kind: 'ok' | 'fail' | 'inconclusive'; readonly reason: string };
 export type Pair = readonly [Answer, Answer];
@@ -112,7 +113,7 @@ function roleOf(answer: Answer): Role {
   const problem = problemOf(answer);
   if (problem === 'in-flight') return { kind: 'in-flight' };
   if (problem !== null) return { kind: 'problem', detail: problem };
-  const member = fieldValues(answer.fields, 'cache-status')
+  const member = fieldLines(answer.fields, 'cache-status')
     .flatMap((line) => line.split(/,(?=(?:[^"]*"[^"]*")*[^"]*$)/))
     .map((text) => text.trim())
     .find((text) => /^oneflight(?:;|\s|$)/.test(text));
@@ -131,7 +132,7 @@ function roleOf(answer: Answer): Role {
 }
 
 function problemOf(answer: Answer): string | null {
-  if (!fieldValues(answer.fields, 'content-type').some((value) => value.startsWith('application/problem+json')))
+  if (!fieldLines(answer.fields, 'content-type').some((value) => value.startsWith('application/problem+json')))
     return null;
   return /"urn:oneflight:problem:([a-z-]+)"/.exec(answer.content.toString('utf8'))?.[1] ?? null;
 }

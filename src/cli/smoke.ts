@@ -9,7 +9,10 @@
 import { randomInt } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Config } from '../config/config.js';
+import { fieldLines } from '../core/field-lines.js';
+import { compileRules, matchRule, type RuleTable } from '../core/match.js';
 import type { KeyPart } from '../core/rule.js';
+import { parseTarget } from '../core/target.js';
 import { BAD_CONFIG, DONE, FAILED, USAGE } from './exit-code.js';
 import { HttpFileError, parseHttpFile } from './http-file.js';
 import { listenerUrl } from './listener-address.js';
@@ -37,6 +40,7 @@ export type SmokeOptions = {
 
 type Plan = {
   readonly rule: KeyedRule;
+  readonly table: RuleTable;
   readonly origin: URL;
   readonly vary: KeyPart;
   readonly fresh: readonly KeyPart[];
@@ -88,6 +92,7 @@ async function runScenarios(plan: Plan, write: (text: string) => void): Promise<
   const same = [attempt(plan, 1), attempt(plan, 1)] as const;
   const first = attempt(plan, 2);
   const second = changePart(attempt(plan, 2), plan.vary, rule.match.path, newSalt());
+  for (const request of [alone, first, second]) checkMatch(plan, request);
   const differing = partsOf(rule).filter(
     (part) => readPart(same[0], part, rule.match.path) !== readPart(same[1], part, rule.match.path),
   );
@@ -102,6 +107,16 @@ async function runScenarios(plan: Plan, write: (text: string) => void): Promise<
     judgeDifferent(rule, await Promise.all([deliver(first), deliver(second)]), plan.vary),
   );
   return verdicts.every(({ kind }) => kind === 'ok') ? DONE : FAILED;
+}
+
+/** The rule must be the one that the request meets, or the run would judge another. */
+function checkMatch({ rule, table, origin }: Plan, { method, target, fields }: Outgoing): void {
+  const { path } = parseTarget(target);
+  const host = fieldLines(fields, 'host')[0] ?? origin.host;
+  const met = matchRule(table, { method, path, host, fields })?.rule.name;
+  if (met === rule.name) return;
+  const instead = met === undefined ? 'no rule' : `the rule \`${met}\``;
+  throw new UsageError(`--request: \`${method} ${path}\` meets ${instead}, not \`${rule.name}\` (${rule.match.path})`);
 }
 
 function planOf(options: SmokeOptions, config: Config): Plan {
@@ -119,6 +134,7 @@ function planOf(options: SmokeOptions, config: Config): Plan {
   const usual = PER_ATTEMPT.map((name): KeyPart => ({ from: 'header', name, optional: true }));
   return {
     rule: keyed,
+    table: compileRules(config.rules),
     origin: originOf(options.url, config),
     vary,
     fresh: [...usual, ...options.fresh.map((text) => partOption('--fresh', text))],

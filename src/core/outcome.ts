@@ -23,7 +23,7 @@ export type ProblemCode =
   | 'draining';
 
 /** Why a request of a rule with a policy was forwarded without its protection. */
-export type BypassReason = 'key-missing' | 'key-malformed' | 'store-unavailable' | 'not-shareable' | 'vary-mismatch';
+export type BypassReason = 'key-missing' | 'key-malformed' | 'store-unavailable' | 'not-shareable';
 
 /** What a request was to its flight. `none`: it had no flight. */
 export type Role = 'leader' | 'follower' | 'none';

@@ -51,15 +51,12 @@ export function endingOf(policy: CoalescePolicy, method: string, settlement: Set
       }
       return { kind: 'refuse', code: 'leader-failed' };
     }
-    case 'unshareable':
-      return unshareableEnding(policy, method);
+    case 'unshareable': {
+      // By default only what asks for nothing but reading may be sent once more.
+      const forwards = policy.onUnshareable === 'by-method' ? isSafe(method) : policy.onUnshareable === 'forward';
+      return forwards ? { kind: 'forward' } : { kind: 'refuse', code: 'not-shareable' };
+    }
   }
-}
-
-/** What a follower does when the response is not for it: by default only safe methods may be sent once more. */
-export function unshareableEnding(policy: CoalescePolicy, method: string): Ending {
-  const forwards = policy.onUnshareable === 'by-method' ? isSafe(method) : policy.onUnshareable === 'forward';
-  return forwards ? { kind: 'forward' } : { kind: 'refuse', code: 'not-shareable' };
 }
 
 /** For how long a response answers later duplicates: what the upstream answered as an error is kept for nobody. */

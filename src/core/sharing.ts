@@ -114,3 +114,12 @@ export function varyDigest(names: readonly string[], requestFields: readonly str
 export function varyMatches(vary: Vary, requestFields: readonly string[]): boolean {
   return vary.names.length === 0 || varyDigest(vary.names, requestFields) === vary.digest;
 }
+
+/**
+ * Key of the variant that a request selects when a response's `Vary` speaks against sharing it: whoever has the same
+ * values of those fields shares among themselves.
+ */
+export function variantKey(key: string, vary: Vary, requestFields: readonly string[]): string {
+  const selected = varyDigest(vary.names, requestFields);
+  return createHash('sha256').update(`variant ${key.length}:${key} ${selected}`).digest('base64url');
+}

@@ -10,9 +10,9 @@
 
 import type { ClaimResult, FlightRef, Lease, Settlement } from '../core/claim.js';
 import type { BypassReason } from '../core/outcome.js';
-import { type Decision, decide, type Ending, endingOf, retryAfterSeconds, unshareableEnding } from '../core/policy.js';
+import { type Decision, decide, endingOf, retryAfterSeconds } from '../core/policy.js';
 import type { CoalescePolicy, KeyedPolicy } from '../core/rule.js';
-import { varyMatches } from '../core/sharing.js';
+import { variantKey, varyMatches } from '../core/sharing.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 import type { Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
@@ -138,7 +138,7 @@ export class Flights {
         return;
       case 'replay':
         this.#close(flight);
-        for (const seeker of flight.takeAll()) this.#replay(seeker, decision);
+        for (const seeker of flight.takeAll()) this.#replay(seeker, flight.key, decision);
     }
   }
 
@@ -212,33 +212,23 @@ export class Flights {
     const ending = endingOf(policy, caller.method, settlement);
     switch (ending.kind) {
       case 'answer':
-        if (!varyMatches(ending.response.vary, caller.fields)) return this.#notForIt(caller, policy, 'vary-mismatch');
+        if (!varyMatches(ending.response.vary, caller.fields)) {
+          return this.arrive(caller, variantKey(flight.key, ending.response.vary, caller.fields));
+        }
         flight.answered.add(caller.connection);
         return caller.give(ending.response, null, { kind: 'collapsed' });
       case 'elect':
         return this.arrive(caller, flight.key, ending.election);
       case 'forward':
+        return this.#bypass(caller, 'not-shareable');
       case 'refuse':
-        return this.#without(caller, ending, 'not-shareable');
+        return caller.refuse(ending.code);
     }
   }
 
-  #replay(caller: Caller, { response, ageMs, ttlMs }: Decision & { kind: 'replay' }): void {
-    const policy = keyedPolicyOf(caller);
-    if (policy.kind === 'coalesce' && !varyMatches(response.vary, caller.fields)) {
-      return this.#notForIt(caller, policy, 'vary-mismatch');
-    }
-    caller.give(response, ageMs, { kind: 'hit', ttlMs });
-  }
-
-  /** The response exists and is not for this request. */
-  #notForIt(caller: Caller, policy: CoalescePolicy, reason: BypassReason): void {
-    this.#without(caller, unshareableEnding(policy, caller.method), reason);
-  }
-
-  #without(caller: Caller, ending: Ending, reason: BypassReason): void {
-    if (ending.kind === 'forward') this.#bypass(caller, reason);
-    else if (ending.kind === 'refuse') caller.refuse(ending.code);
+  #replay(caller: Caller, key: string, { response, ageMs, ttlMs }: Decision & { kind: 'replay' }): void {
+    if (varyMatches(response.vary, caller.fields)) caller.give(response, ageMs, { kind: 'hit', ttlMs });
+    else this.arrive(caller, variantKey(key, response.vary, caller.fields));
   }
 
   #bypass(caller: Caller, reason: BypassReason): void {

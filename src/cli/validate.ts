@@ -1,0 +1,34 @@
+/** `oneflight validate`: what is wrong or doubtful in a configuration, without starting anything. */
+
+import { formatError, formatWarning } from '../config/fault.js';
+import { findAndLoadConfig } from '../config/load.js';
+
+/** EX_CONFIG of sysexits.h. */
+export const EXIT_BAD_CONFIG = 78;
+
+export type ValidateOptions = {
+  /** The file that `-c` named. */
+  readonly config: string | undefined;
+  readonly env: NodeJS.ProcessEnv;
+  readonly stdout: { write(text: string): unknown };
+  readonly stderr: { write(text: string): unknown };
+};
+
+/** Says on stdout that the file is fine, or on stderr, one line each, why not. Answers the exit code. */
+export async function validate(options: ValidateOptions): Promise<number> {
+  const result = findAndLoadConfig(options.config, options.env);
+  if (result.kind === 'invalid') {
+    for (const error of result.errors) options.stderr.write(`${formatError(error)}\n`);
+    return EXIT_BAD_CONFIG;
+  }
+  const { rules, upstreams, store } = result.config;
+  const facts = [counted(rules.length, 'route'), counted(upstreams.size, 'upstream'), `${store.kind} store`];
+  const warnings = result.warnings.length === 0 ? [] : [counted(result.warnings.length, 'warning')];
+  options.stdout.write(`${result.file}: ok (${[...facts, ...warnings].join(', ')})\n`);
+  for (const warning of result.warnings) options.stdout.write(`${formatWarning(warning)}\n`);
+  return 0;
+}
+
+function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+}

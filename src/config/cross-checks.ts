@@ -1,0 +1,122 @@
+/**
+ * What the schema cannot say because it takes two fields: names that must exist or be unique, ports, tokens.
+ *
+ * Works on the draft, so that these faults are told together with the schema's. A field that is there as `undefined`
+ * was invalid: its fault is told already, and nothing is concluded from it.
+ */
+
+import type { ConfigDraft } from './check.js';
+import type { Fault, FieldPath } from './fault.js';
+import { isLoopback } from './forms.js';
+import { faultAt, valueAt } from './locate.js';
+import { paramsOf, pathFault } from './path-pattern.js';
+import { DEFAULT_ADMIN, DEFAULT_LISTEN } from './schema.js';
+import type { Located } from './source.js';
+import { nearest } from './suggest.js';
+
+type RouteDraft = NonNullable<NonNullable<ConfigDraft['routes']>[number]>;
+
+/** Checks fields against each other. */
+export function crossCheck(draft: ConfigDraft, root: Located): Fault[] {
+  const faults = [...listenerFaults(draft, root)];
+  const upstreams = draft.upstreams === undefined ? null : Object.keys(draft.upstreams);
+  if (typeof draft.unmatched === 'string') {
+    faults.push(...upstreamFaults(draft.unmatched, upstreams, ['unmatched'], root));
+  }
+  const firstOfName = new Map<string, number>();
+  for (const [index, route] of draft.routes?.entries() ?? []) {
+    if (route === undefined) continue;
+    const path = ['routes', index];
+    faults.push(...nameFaults(route.name, index, firstOfName, root));
+    if (route.upstream !== undefined || !('upstream' in route)) {
+      faults.push(...upstreamFaults(route.upstream, upstreams, [...path, 'upstream'], root));
+    }
+    faults.push(
+      ...headerFaults(route, path, root),
+      ...paramFaults(route, path, root),
+      ...electionFaults(route, path, root),
+    );
+  }
+  return faults;
+}
+
+function listenerFaults(draft: ConfigDraft, root: Located): Fault[] {
+  if (draft.admin === false) return [];
+  const faults: Fault[] = [];
+  const { host, port, token } = { ...DEFAULT_ADMIN, ...(sound(draft, 'admin') ? draft.admin : { port: undefined }) };
+  const tokenGiven = token !== undefined || valueAt(root, ['admin', 'token']) !== undefined;
+  if (host !== undefined && !isLoopback(host) && !tokenGiven) {
+    faults.push(faultAt(root, ['admin', 'host'], 'a loopback host, or admin.token to be set'));
+  }
+  const listenPort = { ...DEFAULT_LISTEN, ...(sound(draft, 'listen') ? draft.listen : { port: undefined }) }.port;
+  if (port !== undefined && port !== 0 && port === listenPort) {
+    const place: FieldPath = valueAt(root, ['admin', 'port']) === undefined ? ['listen', 'port'] : ['admin', 'port'];
+    faults.push(faultAt(root, place, 'different ports for listen and admin', { got: `${port} for both` }));
+  }
+  return faults;
+}
+
+/** False for a section that is there but invalid as a whole. */
+function sound(draft: ConfigDraft, section: 'admin' | 'listen'): boolean {
+  return draft[section] !== undefined || !(section in draft);
+}
+
+function nameFaults(name: string | undefined, index: number, firstOfName: Map<string, number>, root: Located): Fault[] {
+  if (name === undefined) return [];
+  const first = firstOfName.get(name);
+  if (first === undefined) {
+    firstOfName.set(name, index);
+    return [];
+  }
+  const got = `${JSON.stringify(name)}, which routes[${first}] has`;
+  return [faultAt(root, ['routes', index, 'name'], 'a name that no other route has', { got })];
+}
+
+function upstreamFaults(
+  name: string | undefined,
+  known: readonly string[] | null,
+  path: FieldPath,
+  root: Located,
+): Fault[] {
+  if (known === null || (name === undefined ? known.length === 1 : known.includes(name))) return [];
+  const suggestion = name === undefined ? null : nearest(name, known);
+  return [faultAt(root, path, `the name of an upstream (${known.join(', ')})`, { suggestion })];
+}
+
+/** Field names are case-insensitive: two spellings of one would contradict each other. */
+function headerFaults(route: RouteDraft, path: FieldPath, root: Located): Fault[] {
+  const seen = new Set<string>();
+  return Object.keys(route.match?.headers ?? {}).flatMap((name) => {
+    const lower = name.toLowerCase();
+    if (!seen.has(lower)) {
+      seen.add(lower);
+      return [];
+    }
+    return [faultAt(root, [...path, 'match', 'headers', name], `${lower} once`, { got: 'it in two spellings' })];
+  });
+}
+
+function paramFaults(route: RouteDraft, path: FieldPath, root: Located): Fault[] {
+  const pattern = route.match?.path;
+  if (pattern === undefined || pathFault(pattern) !== null) return [];
+  const params = paramsOf(pattern);
+  const expected = params.length === 0 ? 'a :param in match.path' : `a :param of match.path (${params.join(', ')})`;
+  const lists = {
+    key: 'key' in route ? route.key : undefined,
+    identity: 'identity' in route && typeof route.identity === 'object' ? route.identity : undefined,
+  };
+  return Object.entries(lists).flatMap(([field, parts]) =>
+    (parts ?? []).flatMap((part, index) => {
+      if (part?.param === undefined || params.includes(part.param)) return [];
+      const suggestion = nearest(part.param, params);
+      return [faultAt(root, [...path, field, index, 'param'], expected, { suggestion })];
+    }),
+  );
+}
+
+function electionFaults(route: RouteDraft, path: FieldPath, root: Located): Fault[] {
+  if (route.policy !== 'coalesce' || route.elections === undefined) return [];
+  const settled = route.onLeaderFailure !== undefined || !('onLeaderFailure' in route);
+  if (!settled || route.onLeaderFailure === 'elect') return [];
+  return [faultAt(root, [...path, 'elections'], 'no elections without onLeaderFailure: elect')];
+}

@@ -1,0 +1,133 @@
+/**
+ * `${VAR}`, `${VAR:-default}`, `${file:/path}` and `$${` in the text of one YAML scalar.
+ *
+ * Invariants: what a variable or a file holds is text and is never read for references again, nor as YAML; a default
+ * counts when the variable is unset or empty, as in a shell; faults of a default that is not needed do not count.
+ */
+
+import { readFileSync, statSync } from 'node:fs';
+import { resolve } from 'node:path';
+
+export type Surroundings = {
+  readonly env: NodeJS.ProcessEnv;
+  /** Relative paths of `${file:…}` begin here. */
+  readonly directory: string;
+};
+
+/** Where a text came from. What came from a file is taken for a secret and never shown. */
+export type Origin = 'written' | 'variable' | 'file';
+
+export type ExpansionFault = { readonly expected: string; readonly got: string };
+export type Expansion = {
+  readonly text: string;
+  readonly origin: Origin;
+  readonly faults: readonly ExpansionFault[];
+};
+
+const REFERENCE = /\$\{(?:file:(?<path>[^}]+)\}|(?<name>[A-Za-z_][A-Za-z0-9_]*)(?<end>\}|:-))/y;
+const MAX_NESTING = 8;
+const MAX_FILE_BYTES = 64 * 1024;
+
+/** Expands every reference of a text, or says what is wrong with each of them. */
+export function expand(text: string, surroundings: Surroundings): Expansion {
+  const scanner = new Scanner(text, surroundings);
+  const expanded = scanner.scan(0);
+  return { text: expanded, origin: scanner.origin, faults: scanner.faults };
+}
+
+class Scanner {
+  origin: Origin = 'written';
+  faults: ExpansionFault[] = [];
+  #at = 0;
+  readonly #text: string;
+  readonly #surroundings: Surroundings;
+
+  constructor(text: string, surroundings: Surroundings) {
+    this.#text = text;
+    this.#surroundings = surroundings;
+  }
+
+  /** Reads up to the end, or inside a default (nesting above 0) up to its closing brace, which is left unread. */
+  scan(nesting: number): string {
+    let expanded = '';
+    while (this.#at < this.#text.length) {
+      if (this.#text.startsWith('$${', this.#at)) {
+        expanded += '${';
+        this.#at += 3;
+      } else if (this.#text.startsWith('${', this.#at)) {
+        expanded += this.#reference(nesting);
+      } else if (nesting > 0 && this.#text[this.#at] === '}') {
+        return expanded;
+      } else {
+        expanded += this.#text[this.#at];
+        this.#at += 1;
+      }
+    }
+    return expanded;
+  }
+
+  #reference(nesting: number): string {
+    REFERENCE.lastIndex = this.#at;
+    const match = REFERENCE.exec(this.#text);
+    if (match === null || nesting >= MAX_NESTING) return this.#malformed();
+    this.#at = REFERENCE.lastIndex;
+    const { path, name = '', end } = match.groups ?? {};
+    if (path !== undefined) return this.#file(path);
+    if (end === ':-') return this.#withDefault(name, nesting);
+    if (this.origin === 'written') this.origin = 'variable';
+    const value = this.#surroundings.env[name];
+    if (value === undefined) {
+      this.faults.push({ expected: `the variable ${name} to be set, or a default: \${${name}:-…}`, got: 'nothing' });
+    }
+    return value ?? '';
+  }
+
+  #withDefault(name: string, nesting: number): string {
+    if (this.origin === 'written') this.origin = 'variable';
+    const faultsBefore = this.faults.length;
+    const originBefore = this.origin;
+    const fallback = this.scan(nesting + 1);
+    if (this.#at >= this.#text.length) return this.#malformed();
+    this.#at += 1;
+    const value = this.#surroundings.env[name];
+    if (value === undefined || value === '') return fallback;
+    this.faults.length = faultsBefore;
+    this.origin = originBefore;
+    return value;
+  }
+
+  #file(path: string): string {
+    this.origin = 'file';
+    const file = resolve(this.#surroundings.directory, path);
+    try {
+      const facts = statSync(file);
+      // A device or a pipe could block the start for ever.
+      if (!facts.isFile()) throw new Error('it is not a regular file');
+      if (facts.size > MAX_FILE_BYTES) throw new Error('it is larger than 64KiB');
+      const content = new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file));
+      return content.replace(/\r?\n$/, '');
+    } catch (error) {
+      this.faults.push({ expected: `the text file ${file}`, got: reasonOf(error) });
+      return '';
+    }
+  }
+
+  #malformed(): string {
+    const got = JSON.stringify(this.#text.slice(this.#at, this.#at + 40));
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: the configuration's own syntax.
+    this.faults.push({ expected: '${NAME}, ${NAME:-default} or ${file:/path}, or $${ for a literal ${', got });
+    this.#at = this.#text.length;
+    return '';
+  }
+}
+
+/** One short clause on why a file could not be read. */
+export function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const code = 'code' in error ? error.code : undefined;
+  if (code === 'ENOENT') return 'no such file';
+  if (code === 'EACCES' || code === 'EPERM') return 'permission denied';
+  if (code === 'EISDIR') return 'a directory';
+  if (code === 'ERR_ENCODING_INVALID_ENCODED_DATA') return 'content that is not UTF-8';
+  return error.message;
+}

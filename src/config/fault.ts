@@ -1,0 +1,81 @@
+/**
+ * What is wrong with a configuration, or doubtful, and how it is said.
+ *
+ * Invariant: nothing that may be a secret is quoted, so that errors can go to a log.
+ */
+
+import type { Located } from './source.js';
+
+/** One-based; columns count UTF-16 units, as editors do. */
+export type Position = { readonly line: number; readonly column: number };
+
+export type FieldPath = readonly (string | number)[];
+
+export type Fault = Position & {
+  /** Such as `routes[2].wait`; empty when the whole file is meant. */
+  readonly path: string;
+  readonly expected: string;
+  readonly got: string;
+  /** The known word that was probably meant. */
+  readonly suggestion: string | null;
+};
+
+export type ConfigError = Fault & { readonly file: string };
+
+export type ConfigWarning = Position & {
+  readonly file: string;
+  readonly path: string;
+  readonly message: string;
+};
+
+/** `file:line:column: path: expected …, got …`, one line. */
+export function formatError(error: ConfigError): string {
+  const suggestion = error.suggestion === null ? '' : `, did you mean ${error.suggestion}?`;
+  return `${placeOf(error)}expected ${error.expected}, got ${error.got}${suggestion}`;
+}
+
+/** `file:line:column: path: warning: …`, one line. */
+export function formatWarning(warning: ConfigWarning): string {
+  return `${placeOf(warning)}warning: ${warning.message}`;
+}
+
+function placeOf(where: Position & { readonly file: string; readonly path: string }): string {
+  const path = where.path === '' ? '' : `${where.path}: `;
+  return `${where.file}:${where.line}:${where.column}: ${path}`;
+}
+
+/** `['routes', 2, 'wait']` → `routes[2].wait`. */
+export function pathText(path: FieldPath): string {
+  let text = '';
+  for (const step of path) {
+    if (typeof step === 'number') text += `[${step}]`;
+    else if (/^[\w-]+$/.test(step)) text += text === '' ? step : `.${step}`;
+    else text += `[${quoted(step)}]`;
+  }
+  return text;
+}
+
+/** Fields whose text is a secret. */
+const SECRET_FIELDS: ReadonlySet<string> = new Set(['secret', 'token']);
+
+/** A value as an error quotes it. */
+export function describeValue(path: FieldPath, node: Located | undefined): string {
+  if (node === undefined || node.kind === 'unusable') return 'nothing';
+  if (node.kind === 'list') return node.items.length === 0 ? 'an empty list' : 'a list';
+  if (node.kind === 'mapping') return node.entries.size === 0 ? 'an empty mapping' : 'a mapping';
+  if (node.value === null) return 'nothing';
+  const field = String(path.at(-1));
+  const text = String(node.value);
+  if (node.origin === 'file' || SECRET_FIELDS.has(field)) return `a text of ${text.length} characters`;
+  const shown = typeof node.value === 'string' ? quoted(field === 'url' ? withoutCredentials(text) : text) : text;
+  return node.origin === 'variable' ? `${shown} from ${quoted(node.written)}` : shown;
+}
+
+function quoted(text: string): string {
+  return JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);
+}
+
+/** Greedy on purpose: a password may hold unencoded `/` and `@`. */
+function withoutCredentials(url: string): string {
+  return url.replace(/^([a-z][a-z0-9+.-]*:\/\/)?.*@/is, '$1***@');
+}

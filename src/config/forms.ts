@@ -1,0 +1,77 @@
+/** The forms of single texts: each says whether a text is one. */
+
+import { isIP } from 'node:net';
+
+/** Names of routes, scopes and upstreams: they become metric labels and parts of store keys. */
+export const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
+/** token, RFC 9110 section 5.6.2: field names, cookie names, methods. */
+export const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+/** RFC 6901 section 3. */
+export const JSON_POINTER = /^(?:\/(?:[^~/]|~[01])*)*$/;
+/** No `{` or `}`: Redis Cluster would take what they hold for the hash tag. */
+export const STORE_PREFIX = /^[A-Za-z0-9._:-]{1,64}$/;
+/** Visible ASCII with inner blanks, RFC 9110 section 5.5: what a field can have as its value after trimming. */
+export const FIELD_VALUE = /^[!-~](?:[ \t!-~]*[!-~])?$/;
+
+const HOST_NAME =
+  /^(?=.{1,253}$)[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?(?:\.[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?)*$/;
+
+/** Methods whose lower-case spelling is a slip: method names are case-sensitive (RFC 9110 section 9.1). */
+const COMMON_METHODS = new Set([
+  'GET',
+  'HEAD',
+  'POST',
+  'PUT',
+  'PATCH',
+  'DELETE',
+  'OPTIONS',
+  'TRACE',
+  'CONNECT',
+  'QUERY',
+]);
+
+export function isMethod(text: string): boolean {
+  const upper = text.toUpperCase();
+  return TOKEN.test(text) && (text === upper || !COMMON_METHODS.has(upper));
+}
+
+/** An address or a host name to listen on. */
+export function isListenHost(text: string): boolean {
+  return isIP(text) !== 0 || HOST_NAME.test(text);
+}
+
+/** Whether only this machine can reach it. */
+export function isLoopback(host: string): boolean {
+  return host.toLowerCase() === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
+}
+
+/** A host as requests name it, without port, or `*.example.com`. */
+export function isHostPattern(text: string): boolean {
+  if (text.startsWith('[') && text.endsWith(']')) return isIP(text.slice(1, -1)) === 6;
+  return HOST_NAME.test(text.startsWith('*.') ? text.slice(2) : text);
+}
+
+/** A text, or `*` and the end of one. */
+export function isFieldValuePattern(text: string): boolean {
+  return FIELD_VALUE.test(text) && text !== '*' && !text.slice(1).includes('*');
+}
+
+/** An address or a CIDR range. */
+export function isNetworkRange(text: string): boolean {
+  const [address = '', length, ...rest] = text.split('/');
+  const version = isIP(address);
+  if (version === 0 || rest.length > 0) return false;
+  return length === undefined || (/^[0-9]{1,3}$/.test(length) && Number(length) <= (version === 4 ? 32 : 128));
+}
+
+/** Scheme, host and port of an upstream, and nothing else: paths are the client's. */
+export function isHttpOrigin(text: string): boolean {
+  return /^https?:\/\/[^/?#@\\\s]+\/?$/i.test(text) && URL.canParse(text);
+}
+
+/** A Redis URL. A query is refused: the client would read options of its own from it. */
+export function isRedisUrl(text: string): boolean {
+  if (!/^rediss?:\/\//i.test(text) || /[?#\s]/.test(text) || !URL.canParse(text)) return false;
+  const url = new URL(text);
+  return url.hostname !== '' && /^(?:\/[0-9]{0,5})?$/.test(url.pathname);
+}

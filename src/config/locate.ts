@@ -1,0 +1,36 @@
+/** Walks in the tree of values: from a field's path to its value and its place in the file. */
+
+import { describeValue, type Fault, type FieldPath, type Position, pathText } from './fault.js';
+import type { Located } from './source.js';
+
+/** The value at a path, or undefined. */
+export function valueAt(root: Located, path: FieldPath): Located | undefined {
+  let node: Located | undefined = root;
+  for (const step of path) {
+    if (node?.kind === 'list') node = node.items[Number(step)];
+    else if (node?.kind === 'mapping') node = node.entries.get(String(step))?.value;
+    else return undefined;
+  }
+  return node;
+}
+
+/** Where a field's name stands; a list's items and the root have none and begin where their value does. */
+export function namePosition(root: Located, path: FieldPath): Position {
+  const parent = valueAt(root, path.slice(0, -1));
+  const entry = parent?.kind === 'mapping' ? parent.entries.get(String(path.at(-1))) : undefined;
+  return entry?.keyPosition ?? valueAt(root, path)?.position ?? root.position;
+}
+
+/** A fault at a field: at its value, or where the mapping begins that lacks it. */
+export function faultAt(
+  root: Located,
+  path: FieldPath,
+  expected: string,
+  more: { readonly got?: string; readonly suggestion?: string | null } = {},
+): Fault {
+  const value = valueAt(root, path);
+  const position = value?.position ?? namePosition(root, path.slice(0, -1));
+  const got = more.got ?? describeValue(path, value);
+  const { line, column } = position;
+  return { line, column, path: pathText(path), expected, got, suggestion: more.suggestion ?? null };
+}

@@ -1,0 +1,149 @@
+/** A valid file → what the gateway reads: units, unions with a `kind`, and the defaults that depend on other fields. */
+
+import type {
+  CoalescePolicy,
+  Identity,
+  KeyedPolicy,
+  KeyPart,
+  Match,
+  Policy,
+  RejectPolicy,
+  Rule,
+} from '../core/rule.js';
+import type { AdminConfig, Config, StoreConfig, UpstreamConfig } from './config.js';
+import {
+  type ConfigOutput,
+  DEFAULT_ELECTIONS,
+  DEFAULT_POLL,
+  KEY_SOURCES,
+  type KeyPartOutput,
+  type RouteOutput,
+  retryAfterSeconds,
+} from './schema.js';
+import { durationMs, sizeBytes } from './units.js';
+
+type RouteOf<Kind extends KeyedPolicy['kind']> = Extract<RouteOutput, { policy: Kind }>;
+
+/** Makes the frozen configuration of a checked file. */
+export function resolveConfig(output: ConfigOutput): Config {
+  const upstreams = new Map(
+    Object.entries(output.upstreams).map(([name, upstream]) => [name, upstreamOf(name, upstream)]),
+  );
+  const only = upstreams.size === 1 ? [...upstreams.keys()][0] : undefined;
+  const unmatched = output.unmatched ?? only ?? false;
+  return deepFreeze({
+    listen: output.listen,
+    admin: adminOf(output.admin),
+    store: storeOf(output.store),
+    upstreams,
+    rules: output.routes.map((route) => ruleOf(route, only)),
+    unmatched: unmatched === false ? { kind: 'not-found' } : { kind: 'upstream', name: unmatched },
+    trustedProxies: output.trustedProxies,
+    log: output.log,
+    drainMs: durationMs(output.drain),
+  });
+}
+
+function upstreamOf(name: string, upstream: ConfigOutput['upstreams'][string]): UpstreamConfig {
+  return {
+    name,
+    url: new URL(upstream.url),
+    connectTimeoutMs: durationMs(upstream.timeouts.connect),
+    headersTimeoutMs: durationMs(upstream.timeouts.headers),
+    bodyTimeoutMs: durationMs(upstream.timeouts.body),
+    preserveHost: upstream.preserveHost,
+  };
+}
+
+function adminOf(admin: ConfigOutput['admin']): AdminConfig {
+  if (admin === false) return { kind: 'off' };
+  return { kind: 'on', host: admin.host, port: admin.port, token: admin.token ?? null };
+}
+
+function storeOf(store: ConfigOutput['store']): StoreConfig {
+  const shared = { maxMemoryBytes: sizeBytes(store.maxMemory), secret: store.secret ?? null };
+  if (store.kind !== 'redis') return { kind: 'memory', ...shared };
+  const { url, prefix, commandTimeout } = store;
+  return { kind: 'redis', url, prefix, commandTimeoutMs: durationMs(commandTimeout), ...shared };
+}
+
+function ruleOf(route: RouteOutput, only: string | undefined): Rule {
+  const upstream = route.upstream ?? only;
+  // The cross-checks have refused such a file already.
+  if (upstream === undefined) throw new Error(`route ${route.name} has no upstream`);
+  return { name: route.name, match: matchOf(route.match), upstream, policy: policyOf(route) };
+}
+
+function matchOf(match: RouteOutput['match']): Match {
+  return {
+    methods: match.methods ?? [],
+    path: match.path,
+    host: match.host?.toLowerCase() ?? null,
+    headers: Object.entries(match.headers ?? {}).map(([name, value]) => ({ name: name.toLowerCase(), value })),
+  };
+}
+
+function policyOf(route: RouteOutput): Policy {
+  if (route.policy === 'coalesce') return coalesceOf(route);
+  if (route.policy === 'reject') return rejectOf(route);
+  return { kind: 'pass' };
+}
+
+function keyedOf(route: RouteOf<KeyedPolicy['kind']>) {
+  return {
+    scope: route.scope ?? route.name,
+    key: route.key.map(keyPartOf),
+    identity: identityOf(route.identity),
+    onMissingKey: route.onMissingKey,
+    onStoreDown: route.onStoreDown,
+    leaseMs: durationMs(route.lease),
+    maxKeyBodyBytes: sizeBytes(route.maxKeyBody),
+  };
+}
+
+function coalesceOf(route: RouteOf<'coalesce'>): CoalescePolicy {
+  const wait = typeof route.wait === 'object' ? route.wait : { max: route.wait, poll: DEFAULT_POLL };
+  return {
+    kind: 'coalesce',
+    ...keyedOf(route),
+    waitMs: durationMs(wait.max),
+    pollMs: durationMs(wait.poll),
+    keep: route.keep === undefined ? { kind: 'by-method' } : { kind: 'fixed', keepMs: durationMs(route.keep) },
+    maxSharedBytes: sizeBytes(route.maxShared),
+    onLeaderFailure:
+      route.onLeaderFailure === 'elect'
+        ? { kind: 'elect', elections: route.elections ?? DEFAULT_ELECTIONS }
+        : { kind: 'fail' },
+    onUnshareable: route.onUnshareable ?? 'by-method',
+  };
+}
+
+function rejectOf(route: RouteOf<'reject'>): RejectPolicy {
+  const { status, retryAfter } = route.conflict;
+  const seconds = retryAfter === undefined ? null : retryAfterSeconds(retryAfter);
+  return {
+    kind: 'reject',
+    ...keyedOf(route),
+    conflict: { status, retryAfter: seconds === null ? { kind: 'computed' } : { kind: 'fixed', seconds } },
+  };
+}
+
+function identityOf(identity: RouteOf<KeyedPolicy['kind']>['identity']): Identity {
+  return identity === 'public' ? { kind: 'public' } : { kind: 'parts', parts: identity.map(keyPartOf) };
+}
+
+function keyPartOf(part: KeyPartOutput): KeyPart {
+  const from = KEY_SOURCES.find((source) => part[source] !== undefined);
+  // The schema has refused a part without a source already.
+  if (from === undefined) throw new Error('a key part has no source');
+  const name = part[from] ?? '';
+  return { from, name: from === 'header' ? name.toLowerCase() : name, optional: part.optional };
+}
+
+/** Freezes plain objects and arrays all the way down; maps and URLs are readonly by their type only. */
+function deepFreeze<T>(value: T): T {
+  if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return value;
+  if (value instanceof Map) for (const entry of value.values()) deepFreeze(entry);
+  for (const entry of Object.values(value)) deepFreeze(entry);
+  return Object.freeze(value);
+}

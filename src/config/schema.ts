@@ -1,0 +1,359 @@
+/**
+ * Every option of the configuration, once: type, default, limit and a sentence.
+ *
+ * Invariants: objects are strict; nothing is transformed, so that the schema describes what people write and a JSON
+ * Schema or a reference page can be made from it; the message of an issue is a noun phrase, what was expected; the
+ * message of unknown fields is the comma-separated list of the known ones. Defaults that depend on something else
+ * (`upstream`, `scope`, `keep`, `onUnshareable`, `unmatched`) stand in their sentence and are applied by resolve.ts.
+ */
+
+import { z } from 'zod';
+import {
+  isFieldValuePattern,
+  isHostPattern,
+  isHttpOrigin,
+  isListenHost,
+  isMethod,
+  isNetworkRange,
+  isRedisUrl,
+  JSON_POINTER,
+  NAME,
+  STORE_PREFIX,
+  TOKEN,
+} from './forms.js';
+import { pathFault } from './path-pattern.js';
+import { DURATION, durationMs, SIZE, sizeBytes } from './units.js';
+
+function fields<const Shape extends z.ZodRawShape>(shape: Shape) {
+  return z.strictObject(shape, {
+    error: (issue) => (issue.code === 'unrecognized_keys' ? Object.keys(shape).join(', ') : undefined),
+  });
+}
+
+function text(expected: string, form: RegExp | ((text: string) => boolean)) {
+  const string = z.string({ error: expected });
+  return form instanceof RegExp ? string.regex(form, { error: expected }) : string.refine(form, { error: expected });
+}
+
+/** A whole number; with one message for all that can be wrong with it. */
+function wholeNumber(what: string, min: number, max: number) {
+  const error = `${what} from ${min} to ${max}`;
+  return z.int({ error }).min(min, { error }).max(max, { error });
+}
+
+function duration(min: string, max: string) {
+  const error = `a duration from ${min} to ${max}, such as 250ms, 3s or 5m`;
+  return z
+    .union([z.string().regex(DURATION, { error }), z.literal(0)], { error })
+    .refine((value) => durationMs(value) >= durationMs(min) && durationMs(value) <= durationMs(max), { error });
+}
+
+function size(min: string, max: string) {
+  const error = `a size from ${min} to ${max}, such as 64KiB or 8MiB`;
+  return z
+    .union([z.string().regex(SIZE, { error }), z.int({ error }).min(0, { error })], { error })
+    .refine((value) => sizeBytes(value) >= sizeBytes(min) && sizeBytes(value) <= sizeBytes(max), { error });
+}
+
+function secret(what: string) {
+  const error = `${what} of 16 to 1024 characters`;
+  return z.string({ error }).min(16, { error }).max(1024, { error });
+}
+
+const port = wholeNumber('a port', 0, 65_535);
+const listenHost = text('an address or host name to listen on', isListenHost);
+const name = text('a name of up to 64 letters, digits, ".", "_" and "-", beginning with a letter or digit', NAME);
+const fieldName = text('a field name such as x-request-id', TOKEN);
+
+export const DEFAULT_LISTEN = { host: '0.0.0.0', port: 8080 } as const;
+export const DEFAULT_ADMIN = { host: '127.0.0.1', port: 9090 } as const;
+export const DEFAULT_POLL = '500ms';
+export const DEFAULT_ELECTIONS = 1;
+
+const listen = fields({
+  host: listenHost.default(DEFAULT_LISTEN.host).describe('Address to accept requests on.'),
+  port: port.default(DEFAULT_LISTEN.port).describe('Port to accept requests on; 0 picks a free one.'),
+}).describe('Where requests are accepted.');
+
+const admin = z
+  .union([
+    z.literal(false),
+    fields({
+      host: listenHost.default(DEFAULT_ADMIN.host).describe('Address of the admin listener.'),
+      port: port.default(DEFAULT_ADMIN.port).describe('Port of the admin listener; 0 picks a free one.'),
+      token: secret('a bearer token')
+        .optional()
+        .describe('Bearer token that every admin request must carry; required for any host but loopback.'),
+    }),
+  ])
+  .describe('The admin listener with health, metrics and flights; false switches it off.');
+
+const storeFields = {
+  maxMemory: size('1MiB', '64GiB')
+    .default('256MiB')
+    .describe('Bound of all responses that this process keeps in its memory.'),
+  secret: secret('a secret')
+    .optional()
+    .describe('Key of the HMAC that hides key values; without it the digest is a plain SHA-256.'),
+};
+
+/** The fields of each kind of store. */
+export const STORE_KINDS = {
+  memory: fields({
+    kind: z.literal('memory').optional().meta({ default: 'memory' }).describe('Keys are claimed in this process.'),
+    ...storeFields,
+  }),
+  redis: fields({
+    kind: z.literal('redis').describe('Keys are claimed in a Redis that all gateway processes share.'),
+    url: text('a URL such as redis://user:password@host:6379/0', isRedisUrl).describe(
+      'Where Redis is: redis:// or rediss:// (TLS), with user, password and database number where needed.',
+    ),
+    prefix: text('a prefix of up to 64 letters, digits, ".", "_", ":" and "-"', STORE_PREFIX)
+      .default('oneflight')
+      .describe('Put before every key and channel.'),
+    commandTimeout: duration('20ms', '300ms')
+      .default('200ms')
+      .describe('Longest wait for the reply to one command; after it the store counts as down.'),
+    ...storeFields,
+  }),
+};
+
+const store = z
+  .discriminatedUnion('kind', [STORE_KINDS.memory, STORE_KINDS.redis])
+  .describe('Who remembers which keys are taken.');
+
+const upstream = fields({
+  url: text(
+    'an http:// or https:// URL of host and port only, without path, query or credentials',
+    isHttpOrigin,
+  ).describe('Scheme, host and port of the API.'),
+  timeouts: fields({
+    connect: duration('10ms', '5m')
+      .default('2s')
+      .describe('Longest time to a usable connection: name lookup, TCP and TLS.'),
+    headers: duration('10ms', '24h')
+      .default('60s')
+      .describe('Longest silence from the end of the request to the response fields.'),
+    body: duration('10ms', '24h')
+      .default('30s')
+      .describe('Longest silence between two pieces of the response content.'),
+  })
+    .prefault({})
+    .describe('How long the upstream may take.'),
+  preserveHost: z.boolean().default(true).describe("Whether the upstream sees the client's Host field or its own."),
+});
+
+/** The places that a key part can come from: exactly one of them is a part's source. */
+export const KEY_SOURCES = ['header', 'query', 'param', 'cookie', 'body', 'form', 'request'] as const;
+
+function keyPart(optionalByDefault: boolean) {
+  return fields({
+    header: fieldName.optional().describe('Name of a request field.'),
+    query: text('the name of a query parameter', /./s).optional().describe('Name of a query parameter.'),
+    param: text('the name of a :param in match.path', /^[A-Za-z_][A-Za-z0-9_]*$/)
+      .optional()
+      .describe('Name of a :param in match.path.'),
+    cookie: text('the name of a cookie', TOKEN).optional().describe('Name of a cookie.'),
+    body: text('a JSON pointer such as /refreshToken (RFC 6901)', JSON_POINTER)
+      .optional()
+      .describe('JSON pointer into the request content (RFC 6901).'),
+    form: text('the name of a form field', /./s)
+      .optional()
+      .describe('Name of a field of a form in the request content.'),
+    request: z
+      .enum(['host', 'path', 'target', 'content'])
+      .optional()
+      .describe('A property of the request itself: its host, path, target (path and query) or content.'),
+    optional: z
+      .boolean()
+      .default(optionalByDefault)
+      .describe('True: absence is a value of its own. False: without it the key is missing.'),
+  }).refine((part) => KEY_SOURCES.filter((source) => part[source] !== undefined).length === 1, {
+    error: `exactly one of ${KEY_SOURCES.join(', ')}`,
+  });
+}
+
+const match = fields({
+  methods: z
+    .array(text('a method such as GET or POST (upper case: methods are case-sensitive)', isMethod))
+    .min(1, { error: 'at least one method (leave the field out for all)' })
+    .optional()
+    .describe('Methods to match; all when left out.'),
+  path: z
+    .string({ error: 'a path such as /orders/:id' })
+    .check((context) => {
+      const fault = pathFault(context.value);
+      if (fault !== null) context.issues.push({ code: 'custom', message: fault, input: context.value });
+    })
+    .describe('Path to match: literal segments, :param segments and an optional trailing *.'),
+  host: text('a host name without port, or *.example.com', isHostPattern)
+    .optional()
+    .describe('Host to match, exactly or as *.example.com; any when left out.'),
+  headers: z
+    .record(fieldName, text('a text, or * and the end of one', isFieldValuePattern))
+    .optional()
+    .describe('Request fields to match, exactly or as *.suffix; any when left out.'),
+}).describe('Which requests the route takes; the first route that matches wins.');
+
+const routeFields = {
+  name: name.describe('Unique label of the route in metrics, logs and keys.'),
+  match,
+  upstream: name.optional().describe('Name of the upstream; may be left out when there is only one.'),
+};
+
+const keyedFields = {
+  scope: name
+    .optional()
+    .describe("Namespace of the key, the route's name when left out: routes of one policy with one scope share keys."),
+  key: z
+    .array(keyPart(false))
+    .min(1, { error: 'at least one key part' })
+    .describe('The parts that make two requests the same.'),
+  onMissingKey: z
+    .enum(['pass', 'reject'])
+    .default('pass')
+    .describe('What happens to a request without a key: forwarded unprotected, or refused with 400.'),
+  lease: duration('100ms', '1h')
+    .default('30s')
+    .describe("The leader's time-bound right to the key, renewed while the upstream works."),
+  maxKeyBody: size('1B', '64MiB')
+    .default('1MiB')
+    .describe('Largest request content that is read for a key; more is refused with 413.'),
+};
+
+const identity = z.union([
+  z.literal('public'),
+  z.array(keyPart(true)).min(1, { error: 'at least one part, or public' }),
+]);
+const onStoreDown = z.enum(['local', 'pass', 'reject']);
+
+const wait = duration('1ms', '1h');
+
+/** The fields of each policy's routes. A field that a policy does not have is an error there. */
+export const ROUTE_POLICIES = {
+  pass: fields({
+    ...routeFields,
+    policy: z.literal('pass').optional().meta({ default: 'pass' }).describe('Forwards every request.'),
+  }),
+  coalesce: fields({
+    ...routeFields,
+    policy: z.literal('coalesce').describe("Duplicates wait for the leader's response and get it too."),
+    ...keyedFields,
+    identity: identity
+      .default([
+        { header: 'authorization', optional: true },
+        { header: 'cookie', optional: true },
+      ])
+      .describe('The parts that separate callers; public shares responses across callers.'),
+    wait: z
+      .union([
+        wait,
+        fields({
+          max: wait.default('10s').describe('Longest time a follower waits; after it, 504.'),
+          poll: duration('10ms', '1m').default(DEFAULT_POLL).describe('Interval of the safety re-read of the store.'),
+        }),
+      ])
+      .default('10s')
+      .describe('Longest time a follower waits, or { max, poll }.'),
+    keep: duration('0s', '168h')
+      .optional()
+      .describe('How long a response answers later duplicates; when left out 5s for unsafe methods, 0s for safe ones.'),
+    maxShared: size('1B', '1GiB').default('8MiB').describe('Largest response that is kept for others.'),
+    onLeaderFailure: z
+      .enum(['fail', 'elect'])
+      .default('fail')
+      .describe('When the leader fails: all followers fail with it, or exactly one of them takes over.'),
+    elections: wholeNumber('a number of elections', 1, 10)
+      .optional()
+      .meta({ default: DEFAULT_ELECTIONS })
+      .describe('How many followers may take over one after the other, with onLeaderFailure: elect.'),
+    onStoreDown: onStoreDown
+      .default('local')
+      .describe('When the store is unreachable: go on inside this process, forward unprotected, or refuse with 503.'),
+    onUnshareable: z
+      .enum(['forward', 'fail'])
+      .optional()
+      .describe(
+        'What followers of a response do that must not be shared; when left out safe methods forward, others fail.',
+      ),
+  }),
+  reject: fields({
+    ...routeFields,
+    policy: z.literal('reject').describe('A duplicate is refused while the first request is in flight.'),
+    ...keyedFields,
+    identity: identity
+      .default('public')
+      .describe('The parts that separate callers; public is one lock for all callers.'),
+    onStoreDown: onStoreDown
+      .default('reject')
+      .describe('When the store is unreachable: go on inside this process, forward unprotected, or refuse with 503.'),
+    conflict: fields({
+      status: z.literal([409, 429]).default(409).describe('Status of the refusal.'),
+      retryAfter: z
+        .union([wholeNumber('seconds', 1, 3600), z.string().regex(DURATION)], {
+          error: 'whole seconds from 1s to 1h, such as 5s',
+        })
+        .refine((value) => retryAfterSeconds(value) !== null, { error: 'whole seconds from 1s to 1h, such as 5s' })
+        .optional()
+        .describe('Value of Retry-After instead of the computed one: a duration, or a number of seconds.'),
+    })
+      .prefault({})
+      .describe('The answer to a rejected duplicate.'),
+  }),
+};
+
+/** Seconds of `conflict.retryAfter`, or null when they are not whole or out of bounds. */
+export function retryAfterSeconds(value: string | number): number | null {
+  const seconds = typeof value === 'number' ? value : durationMs(value) / 1000;
+  return Number.isInteger(seconds) && seconds >= 1 && seconds <= 3600 ? seconds : null;
+}
+
+const unknownPolicyFields = fields({
+  ...ROUTE_POLICIES.reject.shape,
+  ...ROUTE_POLICIES.coalesce.shape,
+  conflict: ROUTE_POLICIES.reject.shape.conflict,
+}).partial();
+/** What can be said of a route whose policy is none: a field of any policy is fine, and only these two are missed. */
+export const routeOfUnknownPolicy = unknownPolicyFields.extend({ ...routeFields, policy: z.unknown() });
+
+export const configSchema = fields({
+  listen: listen.prefault({}),
+  admin: admin.prefault({}),
+  store: store.prefault({}),
+  upstreams: z
+    .record(name, upstream)
+    .refine((upstreams) => Object.keys(upstreams).length > 0, { error: 'at least one upstream' })
+    .describe('The APIs behind the gateway, by name.'),
+  routes: z
+    .array(z.discriminatedUnion('policy', [ROUTE_POLICIES.pass, ROUTE_POLICIES.coalesce, ROUTE_POLICIES.reject]))
+    .default([])
+    .describe('The rules; the first that matches a request wins.'),
+  unmatched: z
+    .union([name, z.literal(false)])
+    .optional()
+    .describe(
+      'Upstream of every request that no route matches; false answers 404. When left out, the only upstream, or 404 when there are several.',
+    ),
+  trustedProxies: z
+    .array(text('an address or a range such as 10.0.0.0/8', isNetworkRange))
+    .default([])
+    .describe('Peers whose X-Forwarded fields are believed.'),
+  log: fields({
+    level: z
+      .enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'])
+      .default('info')
+      .describe('Least level that is logged.'),
+  })
+    .prefault({})
+    .describe('Logging to standard output, one JSON line each.'),
+  drain: duration('0s', '1h')
+    .default('30s')
+    .describe('How long flights may go on after the signal to stop before they are cut.'),
+});
+
+/** A configuration as written. */
+export type ConfigInput = z.input<typeof configSchema>;
+/** A valid configuration with its fixed defaults. */
+export type ConfigOutput = z.output<typeof configSchema>;
+export type RouteOutput = ConfigOutput['routes'][number];
+export type KeyPartOutput = z.output<ReturnType<typeof keyPart>>;

@@ -1,0 +1,63 @@
+import t from 'tap';
+import type { ClaimResult, FlightRef } from '../../src/core/claim.js';
+import { decide, endingOf, keepMsFor, retryAfterSeconds } from '../../src/core/policy.js';
+import { coalescePolicy, rejectPolicy } from '../support/rules.js';
+
+const flight: FlightRef = { key: 'k', flight: 'f', leaseLeftMs: 4_000, ageMs: 500, election: 0 };
+const response = {
+  status: 200,
+  reason: 'OK',
+  fields: [],
+  content: Buffer.from('x'),
+  trailers: [],
+  vary: { names: [], digest: '' },
+};
+
+t.test('the store says who has the key, the policy what that means', async (t) => {
+  const lease = { key: 'k', flight: 'f', fence: 1, leaseMs: 5_000 };
+  const leader: ClaimResult = { kind: 'leader', lease };
+  t.same(decide(coalescePolicy(), leader), { kind: 'forward', lease });
+  t.same(decide(rejectPolicy(), leader), { kind: 'forward', lease });
+  t.same(decide(coalescePolicy(), { kind: 'follower', flight }), { kind: 'wait', flight });
+  t.same(decide(rejectPolicy(), { kind: 'follower', flight }), { kind: 'reject', flight });
+  const stored: ClaimResult = { kind: 'stored', flight: 'f', response, ageMs: 1, ttlMs: 2 };
+  t.same(decide(coalescePolicy(), stored), { kind: 'replay', response, ageMs: 1, ttlMs: 2 });
+});
+
+t.test('after a failed leader nobody is promoted, unless the rule elects, and then only so often', async (t) => {
+  const strict = coalescePolicy();
+  const electing = coalescePolicy({ onLeaderFailure: { kind: 'elect', elections: 2 } });
+  for (const kind of ['failed', 'unknown'] as const) {
+    t.same(endingOf(strict, 'GET', { kind, election: 0 }), { kind: 'refuse', code: 'leader-failed' });
+    t.same(endingOf(electing, 'POST', { kind, election: 0 }), { kind: 'elect', election: 1 });
+    t.same(endingOf(electing, 'POST', { kind, election: 1 }), { kind: 'elect', election: 2 });
+    t.same(endingOf(electing, 'POST', { kind, election: 2 }), { kind: 'refuse', code: 'leader-failed' });
+  }
+});
+
+t.test('a response that is not to be shared sends safe methods on and refuses the others', async (t) => {
+  const settlement = { kind: 'unshareable', reason: 'set-cookie' } as const;
+  const refused = { kind: 'refuse', code: 'not-shareable' };
+  t.same(endingOf(coalescePolicy(), 'GET', settlement), { kind: 'forward' });
+  t.same(endingOf(coalescePolicy(), 'POST', settlement), refused);
+  t.same(endingOf(coalescePolicy(), 'UNHEARD-OF', settlement), refused);
+  t.same(endingOf(coalescePolicy({ onUnshareable: 'forward' }), 'POST', settlement), { kind: 'forward' });
+  t.same(endingOf(coalescePolicy({ onUnshareable: 'fail' }), 'GET', settlement), refused);
+});
+
+t.test('how long a response is kept goes by method and status', async (t) => {
+  t.equal(keepMsFor(coalescePolicy(), 'POST', 201), 5_000);
+  t.equal(keepMsFor(coalescePolicy(), 'GET', 200), 0);
+  t.equal(keepMsFor(coalescePolicy({ keep: { kind: 'fixed', keepMs: 7 } }), 'GET', 399), 7);
+  t.equal(keepMsFor(coalescePolicy({ keep: { kind: 'fixed', keepMs: 7 } }), 'GET', 400), 0);
+  t.equal(keepMsFor(coalescePolicy(), 'POST', 503), 0);
+});
+
+t.test('Retry-After is at least 1, at most the lease, and knows the usual latency', async (t) => {
+  t.equal(retryAfterSeconds(30_000, flight, null), 4, 'what is left of the lease');
+  t.equal(retryAfterSeconds(30_000, flight, 2_400), 2, 'what is left of the usual latency');
+  t.equal(retryAfterSeconds(30_000, flight, 100), 4, 'already longer than usual: the lease again');
+  t.equal(retryAfterSeconds(30_000, { ...flight, leaseLeftMs: 0 }, null), 1);
+  t.equal(retryAfterSeconds(30_000, flight, 90_000), 30);
+  t.equal(retryAfterSeconds(300, { ...flight, leaseLeftMs: 300 }, null), 1);
+});

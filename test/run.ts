@@ -1,0 +1,66 @@
+/**
+ * Runs the compiled tests (or those whose path holds one of the arguments) and ends with `N passed, N failed`.
+ *
+ * Invariants: that line is the last one, whatever happened; the exit code is 0 only when tests ran and none failed; the
+ * numbers are tap's own totals, read from the end of its output. Files named `*.alone.test.ts` measure time: they run
+ * one after the other, when nothing else does.
+ */
+
+import { spawn } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import { relative, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+type Totals = { readonly passed: number; readonly failed: number; readonly green: boolean };
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const TAP = 'node_modules/tap/dist/esm/run.mjs';
+const FILE_TIMEOUT_S = 180;
+/** The last line but one of a run: `# { total: 8, pass: 5, fail: 1, todo: 1, skip: 1 }`; zeros are left out. */
+const TOTALS = /^# \{ total: \d+[^}]*\}$/gm;
+
+function testFiles(filters: readonly string[]): string[] {
+  return readdirSync(resolve(ROOT, 'dist/test'), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && entry.name.endsWith('.test.js'))
+    .map((entry) => relative(ROOT, resolve(entry.parentPath, entry.name)))
+    .filter((file) => filters.length === 0 || filters.some((part) => file.includes(part)))
+    .sort();
+}
+
+async function runTap(files: readonly string[], jobs: number): Promise<Totals> {
+  if (files.length === 0) return { passed: 0, failed: 0, green: true };
+  const options = ['--disable-coverage', `--jobs=${jobs}`, `--timeout=${FILE_TIMEOUT_S}`];
+  const tap = spawn(process.execPath, [TAP, ...options, ...files], { cwd: ROOT, stdio: ['ignore', 'pipe', 'inherit'] });
+  let end = '';
+  tap.stdout.setEncoding('utf8').on('data', (text: string) => {
+    process.stdout.write(text);
+    end = (end + text).slice(-4_096);
+  });
+  const code = await new Promise<number | null>((done, fail) => tap.once('error', fail).once('close', done));
+  const totals = end.match(TOTALS)?.at(-1) ?? '';
+  const count = (name: string): number => Number(new RegExp(`\\b${name}: (\\d+)`).exec(totals)?.[1] ?? 0);
+  return { passed: count('pass'), failed: count('fail'), green: code === 0 && totals !== '' };
+}
+
+async function runAll(filters: readonly string[]): Promise<Totals> {
+  const files = testFiles(filters);
+  const isAlone = (file: string): boolean => file.endsWith('.alone.test.js');
+  const parts = [
+    await runTap(
+      files.filter((file) => !isAlone(file)),
+      2,
+    ),
+    await runTap(files.filter(isAlone), 1),
+  ];
+  const passed = parts.reduce((sum, part) => sum + part.passed, 0);
+  const failed = parts.reduce((sum, part) => sum + part.failed, 0);
+  return { passed, failed, green: passed > 0 && failed === 0 && parts.every(({ green }) => green) };
+}
+
+const { passed, failed, green } = await runAll(process.argv.slice(2)).catch((error: unknown) => {
+  console.error(error);
+  return { passed: 0, failed: 1, green: false };
+});
+// A run that broke without a failed assertion, or that ran nothing, has failed all the same.
+console.log(`${passed} passed, ${green ? 0 : Math.max(1, failed)} failed`);
+process.exitCode = green ? 0 : 1;

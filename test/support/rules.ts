@@ -1,0 +1,42 @@
+/** Policies and rules with the defaults of the configuration, for tests that need no configuration file. */
+
+import type { CoalescePolicy, RejectPolicy, Rule } from '../../src/core/rule.js';
+
+const KEYED = {
+  scope: 'test',
+  key: [{ from: 'request', name: 'path', optional: false }],
+  onMissingKey: 'pass',
+  leaseMs: 30_000,
+  maxKeyBodyBytes: 1_048_576,
+} as const;
+
+export function coalescePolicy(changes: Partial<CoalescePolicy> = {}): CoalescePolicy {
+  return {
+    ...KEYED,
+    kind: 'coalesce',
+    identity: { kind: 'public' },
+    onStoreDown: 'local',
+    waitMs: 10_000,
+    pollMs: 500,
+    keep: { kind: 'by-method' },
+    maxSharedBytes: 8 * 1_048_576,
+    onLeaderFailure: { kind: 'fail' },
+    onUnshareable: 'by-method',
+    ...changes,
+  };
+}
+
+export function rejectPolicy(changes: Partial<RejectPolicy> = {}): RejectPolicy {
+  return {
+    ...KEYED,
+    kind: 'reject',
+    identity: { kind: 'public' },
+    onStoreDown: 'reject',
+    conflict: { status: 409, retryAfter: { kind: 'computed' } },
+    ...changes,
+  };
+}
+
+export function ruleOf(name: string, path: string, policy: Rule['policy']): Rule {
+  return { name, match: { methods: [], path, host: null, headers: [] }, upstream: 'api', policy };
+}
