@@ -17,7 +17,7 @@ const route = (name: string, more: string) => `
   - name: ${name}
     match: { methods: [POST], path: /${name}/* }
     policy: ${more}
-    key: [ { query: id } ]`;
+    key: [ { request: path }, { query: id } ]`;
 const routes = [
   route('calm', 'coalesce\n    keep: 20s'),
   route('hasty', 'coalesce\n    wait: 300ms'),

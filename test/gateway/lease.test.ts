@@ -18,7 +18,7 @@ const route = (name: string, policy: string, more = '') => `
   - name: ${name}
     match: { methods: [POST], path: /${name}/* }
     policy: ${policy}
-    key: [ { query: id } ]
+    key: [ { request: path }, { query: id } ]
     lease: ${LEASE_MS}ms
     ${more}`;
 const WAIT = 'wait: { max: 25s, poll: 500ms }';

@@ -22,7 +22,7 @@ const route = (name: string, keep: string) => `
   - name: ${name}
     match: { methods: [POST], path: /${name} }
     policy: coalesce
-    key: [ { query: id } ]
+    key: [ { request: path }, { query: id } ]
     lease: 60s
     wait: { max: 30s, poll: 30s }
     keep: ${keep}`;

@@ -28,7 +28,7 @@ const route = (name: string, policy: string, more: string) => `
   - name: ${name}
     match: { methods: [POST], path: /${name}/* }
     policy: ${policy}
-    key: [ { query: id } ]
+    key: [ { request: path }, { query: id } ]
     lease: 6s
     ${more}`;
 const routes = [
