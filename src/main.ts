@@ -1,14 +1,12 @@
 #!/usr/bin/env node
-/** The process: arguments in, exit code out. What a command does stands in its file in `cli/`. */
+/**
+ * The process: arguments in, exit code out. What a command does stands in its file in `cli/`, loaded when it is asked for:
+ * a health check every few seconds must not load a gateway.
+ */
 
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError, InvalidArgumentError } from 'commander';
-import { demo, serveDemoApi } from './cli/demo.js';
 import { FAILED, USAGE } from './cli/exit-code.js';
-import { health } from './cli/health.js';
-import { smoke } from './cli/smoke.js';
-import { start } from './cli/start.js';
-import { validate } from './cli/validate.js';
 
 const { env } = process;
 const write = (text: string): void => void process.stdout.write(text);
@@ -44,12 +42,22 @@ async function run(argv: readonly string[]): Promise<number> {
     .command('start', { isDefault: true })
     .description('run the gateway (the default command)')
     .option(...CONFIG)
-    .action(action(({ config }: ConfigOption) => start({ config, version, env, writeError })));
+    .action(
+      action(async ({ config }: ConfigOption) => {
+        const { start } = await import('./cli/start.js');
+        return start({ config, version, env, writeError });
+      }),
+    );
   program
     .command('validate')
     .description('check a configuration: every error with file, line and column')
     .option(...CONFIG)
-    .action(action(({ config }: ConfigOption) => validate({ config, env, write, writeError })));
+    .action(
+      action(async ({ config }: ConfigOption) => {
+        const { validate } = await import('./cli/validate.js');
+        return validate({ config, env, stdout: process.stdout, stderr: process.stderr });
+      }),
+    );
   program
     .command('demo')
     .description('slow API, gateway and a burst of requests: the proof in a table')
@@ -58,9 +66,10 @@ async function run(argv: readonly string[]): Promise<number> {
     .option('--api', 'run the slow API alone, as an upstream to try a configuration with', false)
     .option('--host <host>', 'address of the API when it runs alone', '127.0.0.1')
     .action(
-      action((options: DemoFlags) =>
-        options.api ? serveDemoApi({ ...options, write }) : demo({ ...options, version, write }),
-      ),
+      action(async (options: DemoFlags) => {
+        const { demo, serveDemoApi } = await import('./cli/demo.js');
+        return options.api ? serveDemoApi({ ...options, write }) : demo({ ...options, version, write });
+      }),
     );
   program
     .command('smoke')
@@ -71,14 +80,22 @@ async function run(argv: readonly string[]): Promise<number> {
     .option('--vary <part>', 'part to change for different keys, e.g. "body: /refreshToken"; else the first key part')
     .option('--fresh <part>', 'part that clients make anew for each attempt (repeatable)', collect, [])
     .option(...CONFIG)
-    .action(action((options: SmokeFlags) => smoke({ ...absent, ...options, env, write, writeError })));
+    .action(
+      action(async (options: SmokeFlags) => {
+        const { smoke } = await import('./cli/smoke.js');
+        return smoke({ ...absent, ...options, env, write, writeError });
+      }),
+    );
   program
     .command('health')
     .description('ask the admin listener: exit code 0 when the gateway is ready')
     .option('--url <url>', 'the admin listener; else as configured')
     .option(...CONFIG)
     .action(
-      action((options: ConfigOption & { url?: string }) => health({ ...absent, ...options, env, write, writeError })),
+      action(async (options: ConfigOption & { url?: string }) => {
+        const { health } = await import('./cli/health.js');
+        return health({ ...absent, ...options, env, write, writeError });
+      }),
     );
 
   // Commander would take an unknown command for an argument of the default one.

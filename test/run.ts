@@ -7,9 +7,9 @@
  */
 
 import { spawn } from 'node:child_process';
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { relative, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 
 type Totals = { readonly passed: number; readonly failed: number; readonly green: boolean };
 
@@ -25,6 +25,14 @@ function testFiles(filters: readonly string[]): string[] {
     .map((entry) => relative(ROOT, resolve(entry.parentPath, entry.name)))
     .filter((file) => filters.length === 0 || filters.some((part) => file.includes(part)))
     .sort();
+}
+
+/** Finds the Redis that the tests need, or fetches it: once, before several files ask for it at the same time. */
+async function findRedis(): Promise<void> {
+  const file = resolve(ROOT, 'dist/test/support/redis-server.js');
+  if (!existsSync(file)) return;
+  const { serverProgram } = (await import(pathToFileURL(file).href)) as { serverProgram(): Promise<unknown> };
+  await serverProgram();
 }
 
 async function runTap(files: readonly string[], jobs: number): Promise<Totals> {
@@ -44,6 +52,7 @@ async function runTap(files: readonly string[], jobs: number): Promise<Totals> {
 
 async function runAll(filters: readonly string[]): Promise<Totals> {
   const files = testFiles(filters);
+  await findRedis();
   const isAlone = (file: string): boolean => file.endsWith('.alone.test.js');
   const parts = [
     await runTap(

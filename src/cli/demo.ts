@@ -11,6 +11,7 @@ import { startGateway } from '../app.js';
 import type { Config } from '../config/config.js';
 import { type ApiCounts, type DemoApi, startDemoApi } from './demo-api.js';
 import { demoConfig } from './demo-config.js';
+import { DONE, FAILED } from './exit-code.js';
 import { type Answer, type Outgoing, send } from './send.js';
 import { table } from './table.js';
 
@@ -45,7 +46,7 @@ export async function demo(options: DemoOptions): Promise<number> {
     const held = refreshHeld && proceedHeld;
     print(held ? 'The proof held.' : 'THE PROOF DID NOT HOLD.');
     if (!options.once) await stayUp(api.url, gateway.url, print);
-    return held ? 0 : 1;
+    return held ? DONE : FAILED;
   } finally {
     await gateway.close();
     await api.close();
@@ -185,7 +186,7 @@ export async function serveDemoApi(options: {
   options.write(`A slow API (${LATENCY_MS / 1_000} s a call) at ${api.url}. Ctrl-C ends it.\n`);
   await ended();
   await api.close();
-  return 0;
+  return DONE;
 }
 
 async function ended(): Promise<void> {

@@ -1,8 +1,9 @@
 /** `oneflight health`: the exit code of a container's health check. */
 
+import { findConfig } from '../config/load.js';
 import { DONE, FAILED } from './exit-code.js';
 import { listenerUrl } from './listener-address.js';
-import { findConfigFile, openConfig } from './open-config.js';
+import { openConfig } from './open-config.js';
 import { send } from './send.js';
 
 export type HealthOptions = {
@@ -22,7 +23,7 @@ const DEFAULT_URL = 'http://127.0.0.1:9090';
 /** Asks the admin listener whether the gateway is alive and ready: 0 yes, 1 no. */
 export async function health(options: HealthOptions): Promise<number> {
   try {
-    const { origin, token } = await targetOf(options);
+    const { origin, token } = targetOf(options);
     const fields = token === null ? [] : ['Authorization', `Bearer ${token}`];
     for (const target of ['/livez', '/readyz']) {
       const { status } = await send(origin, { method: 'GET', target, fields, content: Buffer.alloc(0) }, TIMEOUT_MS);
@@ -36,11 +37,11 @@ export async function health(options: HealthOptions): Promise<number> {
   }
 }
 
-async function targetOf({ url, config, env }: HealthOptions): Promise<Target> {
-  if (url !== undefined || findConfigFile(config, env) === null) {
+function targetOf({ url, config, env }: HealthOptions): Target {
+  if (url !== undefined || findConfig(config, env) === null) {
     return { origin: new URL(url ?? DEFAULT_URL), token: null };
   }
-  const opened = await openConfig(config, env);
+  const opened = openConfig(config, env);
   if (opened.kind === 'bad') throw new Error(`bad configuration\n${opened.report.trimEnd()}`);
   const { admin } = opened.config;
   if (admin.kind === 'off') throw new Error('the admin listener is switched off');

@@ -2,7 +2,7 @@
  * `oneflight smoke`: is the key of a rule right? Three scenarios against the running gateway: one request alone, two with
  * one key, two with different keys.
  *
- * Invariants: the requests are real and reach the upstream (up to four times); every one has a connection of its own;
+ * Invariants: the requests are real and reach the upstream (up to five times); every one has a connection of its own;
  * the parts that clients make anew for each attempt are new in each request, so that a key made of them is found out.
  */
 
@@ -58,7 +58,7 @@ const PER_ATTEMPT = ['x-request-id', 'x-correlation-id', 'traceparent'];
 
 /** Runs the check; 0 passed, 1 failed or inconclusive, 2 usage, 78 bad configuration. */
 export async function smoke(options: SmokeOptions): Promise<number> {
-  const opened = await openConfig(options.config, options.env);
+  const opened = openConfig(options.config, options.env);
   if (opened.kind === 'bad') {
     options.writeError(opened.report);
     return BAD_CONFIG;

@@ -26,7 +26,7 @@ type Signals = {
 
 /** Runs the gateway until a signal ends it: 0 drained, 1 failed at run time, 78 bad configuration. */
 export async function start(options: StartOptions): Promise<number> {
-  const opened = await openConfig(options.config, options.env);
+  const opened = openConfig(options.config, options.env);
   if (opened.kind === 'bad') {
     options.writeError(opened.report);
     return BAD_CONFIG;
@@ -35,7 +35,7 @@ export async function start(options: StartOptions): Promise<number> {
   const log = pino({ level: config.log.level, timestamp: pino.stdTimeFunctions.isoTime });
   const always = log.child({}, config.log.level === 'silent' ? {} : { level: 'info' });
   log.info({ file, version: options.version }, 'configuration');
-  for (const warning of warnings) log.warn({ file }, warning);
+  for (const { line, column, path, message } of warnings) log.warn({ file, line, column, path }, message);
 
   const signals = listenForSignals();
   try {

@@ -2,9 +2,7 @@
 
 import { formatError, formatWarning } from '../config/fault.js';
 import { findAndLoadConfig } from '../config/load.js';
-
-/** EX_CONFIG of sysexits.h. */
-export const EXIT_BAD_CONFIG = 78;
+import { BAD_CONFIG, DONE } from './exit-code.js';
 
 export type ValidateOptions = {
   /** The file that `-c` named. */
@@ -19,14 +17,14 @@ export async function validate(options: ValidateOptions): Promise<number> {
   const result = findAndLoadConfig(options.config, options.env);
   if (result.kind === 'invalid') {
     for (const error of result.errors) options.stderr.write(`${formatError(error)}\n`);
-    return EXIT_BAD_CONFIG;
+    return BAD_CONFIG;
   }
   const { rules, upstreams, store } = result.config;
   const facts = [counted(rules.length, 'route'), counted(upstreams.size, 'upstream'), `${store.kind} store`];
   const warnings = result.warnings.length === 0 ? [] : [counted(result.warnings.length, 'warning')];
   options.stdout.write(`${result.file}: ok (${[...facts, ...warnings].join(', ')})\n`);
   for (const warning of result.warnings) options.stdout.write(`${formatWarning(warning)}\n`);
-  return 0;
+  return DONE;
 }
 
 function counted(count: number, noun: string): string {

@@ -17,6 +17,7 @@ export type Finding = {
   readonly about: 'name' | 'value';
   readonly expected: string;
   readonly candidates: readonly string[];
+  /** Whether a value of another type could be right. */
   readonly wrongType: boolean;
 };
 
@@ -52,6 +53,7 @@ export function findingsOf(issue: Issue, prefix: FieldPath, plain: unknown): Fin
     case 'invalid_value':
       return [{ ...about, candidates: issue.values.map(String), wrongType: true }];
     case 'invalid_type':
+    case 'invalid_format':
       return [{ ...about, wrongType: true }];
     case 'invalid_union':
       return issue.message === '' ? unionFindings(issue, path, plain) : [{ ...about, wrongType: true }];

@@ -51,11 +51,6 @@ export function isHostPattern(text: string): boolean {
   return HOST_NAME.test(text.startsWith('*.') ? text.slice(2) : text);
 }
 
-/** A text, or `*` and the end of one. */
-export function isFieldValuePattern(text: string): boolean {
-  return FIELD_VALUE.test(text) && text !== '*' && !text.slice(1).includes('*');
-}
-
 /** An address or a CIDR range. */
 export function isNetworkRange(text: string): boolean {
   const [address = '', length, ...rest] = text.split('/');

@@ -9,7 +9,7 @@
 
 import { z } from 'zod';
 import {
-  isFieldValuePattern,
+  FIELD_VALUE,
   isHostPattern,
   isHttpOrigin,
   isListenHost,
@@ -190,7 +190,7 @@ const match = fields({
     .optional()
     .describe('Host to match, exactly or as *.example.com; any when left out.'),
   headers: z
-    .record(fieldName, text('a text, or * and the end of one', isFieldValuePattern))
+    .record(fieldName, text('a text, exactly or as *.suffix', FIELD_VALUE))
     .optional()
     .describe('Request fields to match, exactly or as *.suffix; any when left out.'),
 }).describe('Which requests the route takes; the first route that matches wins.');

@@ -24,8 +24,9 @@ function hostCovers(earlier: string | null, later: string | null): boolean {
   return earlier === null || (later !== null && wildcardCovers(earlier, later));
 }
 
-/** `*.example.com` covers `a.example.com` and `*.b.example.com`, not `example.com`. */
+// Only a leading `*.` is a pattern (`*/*` is an exact value). `*.example.com` covers `a.example.com` and
+// `*.b.example.com`, not `example.com`.
 function wildcardCovers(earlier: string, later: string): boolean {
   if (earlier === later) return true;
-  return earlier.startsWith('*') && later.length >= earlier.length && later.endsWith(earlier.slice(1));
+  return earlier.startsWith('*.') && later.length >= earlier.length && later.endsWith(earlier.slice(1));
 }

@@ -7,7 +7,7 @@
  * because V8 may end the process instead of throwing when a deep stack meets a new regular expression.
  */
 
-import { Composer, type CST, type Document, isAlias, isMap, isScalar, isSeq, LineCounter, Parser } from 'yaml';
+import { Composer, type CST, type Document, isAlias, isMap, isNode, isScalar, isSeq, LineCounter, Parser } from 'yaml';
 import { expand, type Origin, type Surroundings } from './expansion.js';
 import { type Fault, type FieldPath, type Position, pathText } from './fault.js';
 
@@ -174,7 +174,7 @@ class Walk {
   #mapping(pairs: readonly { key: unknown; value: unknown }[], path: FieldPath, offset: number): Located {
     const entries = new Map<string, { keyPosition: Position; value: Located }>();
     for (const { key, value } of pairs) {
-      const keyOffset = (isScalar(key) || isAlias(key) ? key.range?.[0] : undefined) ?? offset;
+      const keyOffset = (isNode(key) ? key.range?.[0] : undefined) ?? offset;
       const keyPosition = this.#positionOf(keyOffset);
       const name = isScalar(key) ? (key.source ?? String(key.value)) : null;
       if (name === null || name === '__proto__') {

@@ -23,7 +23,7 @@ import {
   skipSpace,
   stringValue,
 } from './json-lexing.js';
-import { groupElement, textElement } from './key-text.js';
+import { groupElement, numberElement, textElement } from './key-text.js';
 
 /** By code points, so that the halves of a pair are not meant. */
 const LONE_SURROGATE = /\p{Surrogate}/u;
@@ -44,7 +44,7 @@ function value(cursor: Cursor): string {
   if (first === OPEN_BRACKET) return array(cursor);
   if (first < 0x3a) {
     cursor.at = endOfNumber(bytes, at);
-    return `d${cursor.at - at}:${bytes.toString('latin1', at, cursor.at)}`;
+    return numberElement(bytes.toString('latin1', at, cursor.at));
   }
   cursor.at = endOfWord(bytes, at);
   return String.fromCharCode(first);

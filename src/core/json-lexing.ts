@@ -13,7 +13,7 @@ export const CLOSE_BRACKET = 0x5d;
 export const OPEN_BRACE = 0x7b;
 export const CLOSE_BRACE = 0x7d;
 
-const BACKSLASH = 0x5c;
+export const BACKSLASH = 0x5c;
 const MINUS = 0x2d;
 const PLUS = 0x2b;
 const DOT = 0x2e;

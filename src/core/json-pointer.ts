@@ -5,7 +5,7 @@ export type PointerToken = {
   readonly name: string;
   /** The name's UTF-8 bytes. */
   readonly bytes: Buffer;
-  /** Index of an array's element, or -1 when the token is none (`-`, leading zeros, beyond exact integers). */
+  /** Index of an array's element, or -1 when the token is none (`-`, leading zeros). */
   readonly index: number;
 };
 
@@ -23,6 +23,5 @@ export function parsePointer(text: string): JsonPointer | null {
 function parseToken(text: string): PointerToken {
   // In this order, or `~01` would become `/` (RFC 6901 section 4).
   const name = text.replaceAll('~1', '/').replaceAll('~0', '~');
-  const index = INDEX.test(name) ? Number(name) : -1;
-  return { name, bytes: Buffer.from(name, 'utf8'), index: Number.isSafeInteger(index) ? index : -1 };
+  return { name, bytes: Buffer.from(name, 'utf8'), index: INDEX.test(name) ? Number(name) : -1 };
 }

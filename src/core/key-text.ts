@@ -2,13 +2,18 @@
  * The text of which a key is the digest: built of elements that say their kind and their length or count, so that the
  * text of any sequence of elements can be read back in one way only, and different sequences have different texts.
  *
- * `s<length>:<text>` is a text, `<tag><count>:<element>…` a group of elements; other elements are one fixed letter.
- * Lengths count code units. The digest is taken over UTF-16, which keeps every code unit.
+ * `s<length>:<text>` is a text, `d<length>:<text>` a number, `<tag><count>:<element>…` a group of elements; any other
+ * element is one fixed character. Lengths count code units. The digest is taken over UTF-16, which keeps every code unit.
  */
 
 /** One text. */
 export function textElement(text: string): string {
   return `s${text.length}:${text}`;
+}
+
+/** A number, by its spelling. */
+export function numberElement(text: string): string {
+  return `d${text.length}:${text}`;
 }
 
 /** A group of elements under a tag (a letter that no other kind of element begins with). */

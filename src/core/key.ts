@@ -103,10 +103,7 @@ function compiledKey(policy: KeyedPolicy): CompiledKey {
 /** The method and, for GET and HEAD, what they select. */
 function selectionElement({ method, fields }: RequestView): string {
   if (method !== 'GET' && method !== 'HEAD') return groupElement('m', [textElement(method)]);
-  const selecting = SELECTING_FIELDS.map((name) => {
-    const lines = fieldLines(fields, name);
-    return lines.length === 0 ? ABSENT_ELEMENT : textsElement(lines);
-  });
+  const selecting = SELECTING_FIELDS.map((name) => textsElement(fieldLines(fields, name)));
   return groupElement('m', [textElement(method), ...selecting]);
 }
 

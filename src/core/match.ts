@@ -138,7 +138,8 @@ function takesPath(entry: Entry, segments: readonly string[]): boolean {
 function takesLength(entry: Entry, segments: readonly string[]): boolean {
   const next = segments[entry.segments.length];
   if (entry.restPrefix !== null) return entry.restPrefix === '' || next?.startsWith(entry.restPrefix) === true;
-  return next === undefined || (next === '' && segments.length === entry.segments.length + 1);
+  // In a normalised path only the last segment is empty.
+  return next === undefined || next === '';
 }
 
 function paramsOf(entry: Entry, segments: readonly string[]): ReadonlyMap<string, string> {

@@ -6,7 +6,7 @@
  * that the work stays linear whatever names a client chooses.
  */
 
-import { hasEscape, stringValue } from './json-lexing.js';
+import { BACKSLASH, stringValue } from './json-lexing.js';
 
 const FEW = 12;
 
@@ -66,13 +66,17 @@ export class MemberNames {
 
 /** Equal names have equal hashes, however they are spelled. */
 function hashOf(bytes: Buffer, start: number, end: number): number {
-  if (!hasEscape(bytes, start, end)) return hashBytes(bytes, start, end);
-  const value = Buffer.from(stringValue(bytes, start, end), 'utf8');
-  return hashBytes(value, 0, value.length);
+  let hash = 0;
+  for (let i = start; i < end; i += 1) {
+    const byte = bytes[i]!;
+    if (byte === BACKSLASH) return hashOfValue(stringValue(bytes, start, end));
+    hash = (Math.imul(hash, 31) + byte) | 0;
+  }
+  return hash;
 }
 
-function hashBytes(bytes: Buffer, start: number, end: number): number {
-  let hash = end - start;
-  for (let i = start; i < end; i += 1) hash = (Math.imul(hash, 31) + bytes[i]!) | 0;
+function hashOfValue(name: string): number {
+  let hash = 0;
+  for (const byte of Buffer.from(name, 'utf8')) hash = (Math.imul(hash, 31) + byte) | 0;
   return hash;
 }

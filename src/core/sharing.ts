@@ -6,6 +6,7 @@
  */
 
 import { createHash } from 'node:crypto';
+import { fieldLines } from './field-lines.js';
 import type { CoalescePolicy } from './rule.js';
 
 /** A whole response as followers and later duplicates get it. */
@@ -100,11 +101,7 @@ export function varyDigest(names: readonly string[], requestFields: readonly str
   const hash = createHash('sha256');
   for (const name of names) {
     hash.update(`${name.length}:${name}`);
-    for (let i = 0; i + 1 < requestFields.length; i += 2) {
-      if ((requestFields[i] as string).toLowerCase() !== name) continue;
-      const value = requestFields[i + 1] as string;
-      hash.update(`${value.length}=`).update(value, 'latin1');
-    }
+    for (const value of fieldLines(requestFields, name)) hash.update(`${value.length}=`).update(value, 'latin1');
     hash.update(';');
   }
   return hash.digest('base64url');

@@ -6,11 +6,12 @@
  */
 
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
+import { fieldLines } from '../core/field-lines.js';
 import type { Outcome, ProblemCode, Role } from '../core/outcome.js';
 import type { Rule } from '../core/rule.js';
 import type { SharedResponse } from '../core/sharing.js';
 import { cacheStatus } from '../http/cache-status.js';
-import { ageSecondsOf, contentLengthOf, hasNoContent, type Peer, valuesOf, withoutField } from '../http/fields.js';
+import { ageSecondsOf, contentLengthOf, hasNoContent, type Peer, withoutField } from '../http/fields.js';
 import { type ProblemOptions, problemMessage } from '../http/problem.js';
 
 const NOTHING = Buffer.alloc(0);
@@ -198,16 +199,16 @@ export class Caller {
 
   #begin(status: number, reason: string, fields: readonly string[], outcome: Outcome): void {
     if (this.gone || this.begun) return;
+    const line = this.rule === null || this.rule.policy.kind === 'pass' ? null : cacheStatus(outcome);
+    let all = line === null ? (fields as string[]) : [...fields, 'Cache-Status', line];
+    if (!this.#willBeChunked(status, all) && fieldLines(all, 'trailer').length > 0) all = withoutField(all, 'trailer');
+    // Node refuses what it cannot write (a control byte in a field, say); the answer has not begun then.
+    this.#res.writeHead(status, reason, all);
     this.#outcome = outcome;
     this.#status = status;
     if (this.role === 'follower' && this.waitingSinceMs !== null) {
       this.#waitedMs = performance.now() - this.waitingSinceMs;
     }
-    const line = this.rule === null || this.rule.policy.kind === 'pass' ? null : cacheStatus(outcome);
-    let all = line === null ? (fields as string[]) : [...fields, 'Cache-Status', line];
-    if (!this.#willBeChunked(status, all))
-      all = valuesOf(all, 'trailer').length > 0 ? withoutField(all, 'trailer') : all;
-    this.#res.writeHead(status, reason, all);
   }
 
   /** Only a chunked message has trailers; Node refuses to announce them in any other. */

@@ -65,7 +65,7 @@ export class Flight {
   /** Takes the first waiter out that is still there. */
   takeFirst(): Caller | null {
     for (const caller of this.#waiting) {
-      this.#waiting.delete(caller);
+      this.#takeOut(caller);
       if (!caller.gone) return caller;
     }
     return null;
@@ -75,8 +75,7 @@ export class Flight {
   takeAll(): Caller[] {
     const all = [...this.#waiting];
     this.#waiting.clear();
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = null;
+    this.#disarm();
     return all;
   }
 
@@ -86,7 +85,18 @@ export class Flight {
   }
 
   #drop(caller: Caller): void {
-    if (this.#waiting.delete(caller) && this.#waiting.size === 0) this.#listener.onEmpty(this);
+    if (this.#takeOut(caller) && this.#waiting.size === 0) this.#listener.onEmpty(this);
+  }
+
+  #takeOut(caller: Caller): boolean {
+    const was = this.#waiting.delete(caller);
+    if (this.#waiting.size === 0) this.#disarm();
+    return was;
+  }
+
+  #disarm(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
   }
 
   #arm(): void {

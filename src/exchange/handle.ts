@@ -3,12 +3,13 @@
  * flights.ts for requests with a key and passing.ts for those without.
  */
 
+import { fieldLines } from '../core/field-lines.js';
 import { keyOf, needsContent } from '../core/key.js';
 import { matchRule, type RuleTable } from '../core/match.js';
 import type { ProblemCode } from '../core/outcome.js';
 import type { KeyedPolicy, Rule } from '../core/rule.js';
 import { parseTarget, type Target } from '../core/target.js';
-import { valuesOf } from '../http/fields.js';
+
 import type { Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
 import { readContent } from './content.js';
@@ -38,7 +39,7 @@ export function handle(caller: Caller, options: HandleOptions): void {
 }
 
 function route(caller: Caller, options: HandleOptions): void {
-  const hosts = valuesOf(caller.fields, 'host');
+  const hosts = fieldLines(caller.fields, 'host');
   // Two hosts are two readings of one request (RFC 9112 section 3.2): whoever sent it, nobody may guess.
   if (hosts.length > 1) return caller.refuse('bad-request', { detail: 'More than one Host field.' });
   const target = parseTarget(caller.target);

@@ -3,6 +3,8 @@
  * Node gives them (name, value, name, value …); order, spelling and repetition are the sender's.
  */
 
+import { fieldLines } from '../core/field-lines.js';
+
 /** Connection-specific fields (RFC 9110 section 7.6.1): they belong to one connection and never cross, either way. */
 const CONNECTION_SPECIFIC: ReadonlySet<string> = new Set([
   'connection',
@@ -36,16 +38,6 @@ export type Peer = {
   /** Whether the peer is one of `trustedProxies`, so that its own X-Forwarded-* are believed. */
   readonly trusted: boolean;
 };
-
-/** The values of all lines of one field, in order. `name` is lower case. */
-export function valuesOf(fields: readonly string[], name: string): string[] {
-  const values: string[] = [];
-  for (let i = 0; i + 1 < fields.length; i += 2) {
-    const at = fields[i] as string;
-    if (at.length === name.length && at.toLowerCase() === name) values.push(fields[i + 1] as string);
-  }
-  return values;
-}
 
 /** Field names that the `Connection` lines declare connection-specific; null when there are none. */
 function namedByConnection(fields: readonly string[]): ReadonlySet<string> | null {
@@ -104,7 +96,7 @@ export function upstreamFields(
     out.push(spelled, value);
   }
   if (host !== null) out.push('Host', host);
-  if (peer.trusted) forwardedHost = valuesOf(fields, 'x-forwarded-host')[0] ?? forwardedHost;
+  if (peer.trusted) forwardedHost = fieldLines(fields, 'x-forwarded-host')[0] ?? forwardedHost;
   out.push('X-Forwarded-For', forwardedFor === '' ? peer.address : `${forwardedFor}, ${peer.address}`);
   out.push('X-Forwarded-Proto', forwardedProto);
   if (forwardedHost !== null) out.push('X-Forwarded-Host', forwardedHost);
@@ -132,13 +124,13 @@ export function hasNoContent(method: string, status: number): boolean {
 
 /** The length that the fields announce; null when they announce none or none that can be read. */
 export function contentLengthOf(fields: readonly string[]): number | null {
-  const [value] = valuesOf(fields, 'content-length');
+  const [value] = fieldLines(fields, 'content-length');
   return value !== undefined && /^\d{1,15}$/.test(value) ? Number(value) : null;
 }
 
 /** Whole seconds of the upstream's own `Age` (RFC 9111 section 5.1); 0 when it sent none. */
 export function ageSecondsOf(fields: readonly string[]): number {
-  const [value] = valuesOf(fields, 'age');
+  const [value] = fieldLines(fields, 'age');
   return value !== undefined && /^\d{1,9}$/.test(value) ? Number(value) : 0;
 }
 

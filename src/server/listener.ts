@@ -7,10 +7,12 @@
  */
 
 import { randomUUID } from 'node:crypto';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { Caller, type Report } from '../exchange/caller.js';
 import type { Peer } from '../http/fields.js';
+import { problemMessage } from '../http/problem.js';
 import { MAX_FIELD_BYTES } from '../upstream/upstream.js';
 
 /** Clients and load balancers keep idle connections for about a minute; closing first would break their next request. */
@@ -47,6 +49,7 @@ export class Listener {
       },
       (req, res) => this.#onRequest(req, res),
     );
+    this.#server.on('clientError', refuseUnreadable);
   }
 
   /** Binds, and answers the URL it is bound to. Rejects when it cannot. */
@@ -98,6 +101,27 @@ export class Listener {
     else this.#options.handle(caller);
   }
 }
+
+/** Answers bytes that are no HTTP request, and ends their connection: what follows them cannot be read either. */
+function refuseUnreadable(error: NodeJS.ErrnoException, socket: Duplex): void {
+  // Into a response that has begun nothing can be said any more.
+  const busy = (socket as { _httpMessage?: { headersSent: boolean } })._httpMessage?.headersSent === true;
+  if (!socket.writable || error.code === 'ECONNRESET' || busy) {
+    socket.destroy();
+    return;
+  }
+  const { status, fields, content } = problemMessage('bad-request', {
+    status: STATUS_OF_CODE[error.code ?? ''] ?? 400,
+  });
+  let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\n`;
+  for (let i = 0; i + 1 < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`;
+  socket.end(Buffer.concat([Buffer.from(`${head}\r\n`, 'latin1'), content]));
+}
+
+const STATUS_OF_CODE: Readonly<Record<string, number>> = {
+  HPE_HEADER_OVERFLOW: 431,
+  ERR_HTTP_REQUEST_TIMEOUT: 408,
+};
 
 /** The client's own request id where it is one line of moderate, visible text; a new one otherwise. */
 function requestIdOf(req: IncomingMessage): string {

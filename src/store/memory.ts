@@ -57,6 +57,8 @@ type Result = {
 
 const GRACE_MS = 10_000;
 const SWEEP_MS = 250;
+/** How many kept responses one sweep looks at. */
+const SWEEP_KEPT = 1_000;
 /** Objects, map entries and the like, for one response. */
 const OVERHEAD_BYTES = 512;
 
@@ -73,6 +75,7 @@ export class MemoryStore implements Store {
   /** Above every fence of an earlier process on this machine, as long as its clock is not set back. */
   #fence = Date.now() * 1_000;
   #sweeper: NodeJS.Timeout | null = null;
+  #toSweep: Iterator<string> | null = null;
   #closed = false;
 
   constructor(options: MemoryStoreOptions) {
@@ -278,10 +281,23 @@ export class MemoryStore implements Store {
   #sweep(): void {
     const now = this.#now();
     for (const key of this.#flights.keys()) this.#flightOf(key, now);
-    for (const key of this.#kept.keys()) this.#keptOf(key, now);
+    this.#sweepKept(now);
     for (const [flight, result] of this.#results) {
       if (now < result.expiresAt) break;
       this.#forget(flight, result);
+    }
+  }
+
+  /** A part at a time: there may be hundreds of thousands, and one that has expired costs nothing but its memory. */
+  #sweepKept(now: number): void {
+    this.#toSweep ??= this.#kept.keys();
+    for (let i = 0; i < SWEEP_KEPT; i += 1) {
+      const next = this.#toSweep.next();
+      if (next.done) {
+        this.#toSweep = null;
+        return;
+      }
+      this.#keptOf(next.value, now);
     }
   }
 }

@@ -111,6 +111,8 @@ export class RedisLink {
   readonly #role: string;
   /** One line in the log for an outage, not one for each attempt. */
   #told = false;
+  /** Dropped commands that wait for the next connection. */
+  readonly #whenReady = new Set<() => void>();
 
   /** `onReady` runs after each connect, the first included; `onDown` when a connection is gone. */
   constructor(role: string, options: LinkOptions, onReady: () => void, onDown: () => void) {
@@ -123,6 +125,9 @@ export class RedisLink {
       this.#told = false;
       this.#log('info', 'store connected', { connection: role });
       onReady();
+      const waiting = [...this.#whenReady];
+      this.#whenReady.clear();
+      for (const go of waiting) go();
     });
   }
 
@@ -169,17 +174,18 @@ export class RedisLink {
     }
   }
 
+  /** Whether a connection gets ready in time. One that still says it is when a command was dropped is the old one. */
   #readyBy(deadline: number): Promise<boolean> {
     return new Promise((resolve) => {
-      const end = (ready: boolean) => {
+      const onReady = () => {
         clearTimeout(timer);
-        this.client.off('ready', onReady);
-        resolve(ready);
+        resolve(true);
       };
-      const onReady = () => end(true);
-      const timer = setTimeout(end, deadline - performance.now(), false);
-      // The connection is about to close or has closed; while it still says "ready" it is the old one.
-      this.client.on('ready', onReady);
+      const timer = setTimeout(() => {
+        this.#whenReady.delete(onReady);
+        resolve(false);
+      }, deadline - performance.now());
+      this.#whenReady.add(onReady);
     });
   }
 }

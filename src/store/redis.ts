@@ -98,7 +98,8 @@ export class RedisStore implements Store {
           this.#record(key),
           this.#result(key, flight),
           flight,
-          leaseMs,
+          // The server takes whole milliseconds only.
+          Math.ceil(leaseMs),
           election,
           join ? this.#process : '',
         ),
@@ -121,7 +122,7 @@ export class RedisStore implements Store {
 
   async renew({ key, flight, fence, leaseMs }: Lease): Promise<Held> {
     const answer = await this.#commands.ask(
-      (client) => client.oneflightRenewBuffer(this.#record(key), flight, fence, leaseMs),
+      (client) => client.oneflightRenewBuffer(this.#record(key), flight, fence, Math.ceil(leaseMs)),
       this.#timeoutMs,
     );
     return answered(answer) === 1 ? 'held' : 'lost';

@@ -36,6 +36,10 @@ const EXCHANGE_CAUSES: Readonly<Record<string, FailureCause>> = {
   UND_ERR_HEADERS_TIMEOUT: 'headers-timeout',
   UND_ERR_BODY_TIMEOUT: 'body-timeout',
   UND_ERR_HEADERS_OVERFLOW: 'malformed',
+  // Node's own words for a status or a field that it cannot pass on.
+  ERR_INVALID_CHAR: 'malformed',
+  ERR_INVALID_HTTP_TOKEN: 'malformed',
+  ERR_HTTP_INVALID_STATUS_CODE: 'malformed',
   UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'reset',
   UND_ERR_REQ_CONTENT_LENGTH_MISMATCH: 'client-content',
 };

@@ -182,6 +182,15 @@ t.test('scalars that other readers confuse stay apart', async (t) => {
     ...['null', 'true', 'false', '""', '"null"', '"1"', '[]', '{}', '[[]]', '[{}]', '[""]', '[null]', '["1"]', '[1]'],
     ...['"\\ud800"', '"\\udc00"', '"\\udc00\\ud800"', '"\\ud800\\udc00"', '"\\ufffd"', '"\ufffd\ufffd"', '"?"'],
     ...['"a\\n"', '"a\\\\n"', '"\u00e9"', '"e\u0301"', '"\u00c3\u00a9"', '"s1:a"', '{"a":1}', '{"a":"1"}', '["a",1]'],
+    ...[
+      '{"x":["b"]}',
+      '{"xa1:":"b"}',
+      '{"xa1:s1:b":[]}',
+      '{"a":[],"b":1}',
+      '{"a":{"b":1}}',
+      '[{"a":1},{"b":1}]',
+      '[{"a":1,"b":1}]',
+    ],
   ];
   const texts = documents.map(whole);
   t.equal(new Set(texts).size, documents.length);

@@ -131,6 +131,8 @@ t.test('every header condition must be met by one line of its field', async (t) 
   t.equal(met(rules, '/', { fields: ['X-KIND', 'b', 'x-kind', 'a', 'origin', 'x.example.com'] }), 'r');
   t.equal(met(rules, '/', { fields: ['X-KIND', 'a'] }), null);
   t.equal(met(rules, '/', { fields: ['X-KIND', 'A', 'origin', 'x.example.com'] }), null, 'values count as written');
+  const beyond = [ruleOf('r', { path: '/*', headers: [{ name: 'x', value: '\u00e9' }] })];
+  t.equal(met(beyond, '/', { fields: ['x', '\u00c3\u00a9'] }), 'r', 'by the bytes of UTF-8');
   t.equal(met(rules, '/', { fields: ['a', 'x-kind', 'origin', 'x.example.com'] }), null, 'a value is no name');
 });
 

@@ -20,13 +20,13 @@ t.test('the absolute form gives its host and the same path', async (t) => {
     query: 'q',
     host: 'example.com:8080',
   });
-  t.match(parseTarget('HTTPS://h'), { path: '/', query: null, host: 'h' }, 'an empty path is the root');
-  t.match(parseTarget('http://h?q'), { path: '/', query: 'q', host: 'h' });
-  t.match(parseTarget('http://user:pw@h/a'), { path: '/a', host: 'h' }, 'user information is no part of the host');
-  t.match(parseTarget('http://[::1]:80/a'), { path: '/a', host: '[::1]:80' });
-  t.match(parseTarget('http:///a'), { path: '/a', host: null });
-  t.match(parseTarget('http://h\\a\\b'), { path: '/a/b', host: 'h' }, 'a backslash ends the host');
-  t.match(parseTarget('//h/a'), { path: '/h/a', host: null }, 'two slashes at the start name no host');
+  t.hasStrict(parseTarget('HTTPS://h'), { path: '/', query: null, host: 'h' }, 'an empty path is the root');
+  t.hasStrict(parseTarget('http://h?q'), { path: '/', query: 'q', host: 'h' });
+  t.hasStrict(parseTarget('http://user:pw@h/a'), { path: '/a', host: 'h' }, 'user information is no part of the host');
+  t.hasStrict(parseTarget('http://[::1]:80/a'), { path: '/a', host: '[::1]:80' });
+  t.hasStrict(parseTarget('http:///a'), { path: '/a', host: null });
+  t.hasStrict(parseTarget('http://h\\a\\b'), { path: '/a/b', host: 'h' }, 'a backslash ends the host');
+  t.hasStrict(parseTarget('//h/a'), { path: '/h/a', host: null }, 'two slashes at the start name no host');
 });
 
 t.test('the asterisk form is kept, and nothing hides behind it', async (t) => {
@@ -65,6 +65,7 @@ t.test('one path has one normalised form, however it is spelled', async (t) => {
     ['/%%341', '/%2541', 'and never becomes an escape by decoding'],
     ['/caf\u00c3\u00a9', '/caf%C3%A9', 'raw bytes equal their escapes'],
     ['/caf%c3%a9', '/caf%C3%A9', 'hex digits become upper case'],
+    ['/\u20ac', '/%E2%82%AC', 'characters beyond a byte by their UTF-8'],
     ['/a|b c', '/a%7Cb%20c', 'so do characters that no URI may hold'],
     ['/a%2Bb', '/a%2Bb', 'reserved characters are not decoded'],
     ['/a+b', '/a+b', 'since servers tell them apart'],

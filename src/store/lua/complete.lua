@@ -17,7 +17,7 @@
 
 local record = redis.call('HMGET', KEYS[1], 's', 'f', 'n')
 if record[2] ~= ARGV[1] or record[3] ~= ARGV[2] then
-  return 0
+  return redis.call('GET', KEYS[2]) == ARGV[3] and 1 or 0
 end
 if record[1] == 'd' then
   return 1

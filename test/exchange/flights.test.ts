@@ -1,0 +1,244 @@
+import http from 'node:http';
+import t from 'tap';
+import { StoreUnavailable } from '../../src/store/store.js';
+import { type Answered, burst, RawClient, request, send } from '../support/client.js';
+import { COLLAPSED, isProblem } from '../support/expect.js';
+import { delay, eventually, Gate } from '../support/gate.js';
+import { startInProcess, storeWith } from '../support/in-process.js';
+import { coalescePolicy, rejectPolicy, ruleOf } from '../support/rules.js';
+import { resetsAfterReading, startUpstream } from '../support/upstream.js';
+
+const down = () => Promise.reject(new StoreUnavailable('down for the test'));
+
+t.test('a claim whose answer comes after its own lease sends nothing', async (t) => {
+  const upstream = await startUpstream(t);
+  const store = storeWith((real) => ({
+    // As seen by a process that was frozen between the question and the answer.
+    claim: async (claim) => {
+      const result = await real.claim(claim);
+      await new Promise((resolve) => setTimeout(resolve, claim.leaseMs + 50));
+      return result;
+    },
+  }));
+  const rules = [ruleOf('r', '/a', coalescePolicy({ leaseMs: 200 }))];
+  const gateway = await startInProcess(t, { upstreamUrl: upstream.url, rules, store });
+  const answers = await burst(3, () => request(gateway.url, { method: 'POST', path: '/a' }));
+  for (const answer of answers) isProblem(t, answer, 'leader-failed', 1);
+  t.equal(upstream.count(), 0);
+  t.equal(gateway.inProgress(), 0);
+});
+
+t.test('nobody joins a leader whose lease is lost: the next request asks the store', async (t) => {
+  const upstream = await startUpstream(t);
+  const held = upstream.holds('/a');
+  let claims = 0;
+  const store = storeWith((real) => ({
+    claim: (claim) => {
+      claims++;
+      return real.claim(claim);
+    },
+    renew: async (lease) => {
+      await real.release(lease, { unlessAwaited: false });
+      return real.renew(lease);
+    },
+  }));
+  const rules = [ruleOf('r', '/a', coalescePolicy({ leaseMs: 300 }))];
+  const gateway = await startInProcess(t, { upstreamUrl: upstream.url, rules, store });
+  const first = request(gateway.url, { path: '/a' });
+  await held.arrived(1);
+  await eventually('the lease is lost', () => gateway.lost() === 1);
+  const second = request(gateway.url, { path: '/a' });
+  await held.arrived(2);
+  held.release();
+  t.same([ordinalOf(await first), ordinalOf(await second)], [1, 2], 'each has its own answer');
+  t.equal(claims, 2);
+  t.equal(upstream.count(), 2);
+});
+
+t.test('a settlement that the store did not take is tried again within the lease', async (t) => {
+  const upstream = await startUpstream(t);
+  let refusals = 2;
+  const taken = new Gate();
+  const store = storeWith((real) => ({
+    complete: async (lease, settlement, keepMs) => {
+      if (refusals-- > 0) return down();
+      const answer = await real.complete(lease, settlement, keepMs);
+      taken.open();
+      return answer;
+    },
+  }));
+  const rules = [ruleOf('r', '/a', coalescePolicy({ leaseMs: 10_000 }))];
+  const gateway = await startInProcess(t, { upstreamUrl: upstream.url, rules, store });
+  const first = await request(gateway.url, { method: 'POST', path: '/a' });
+  t.equal(first.status, 200);
+  await taken.opened;
+  const second = await request(gateway.url, { method: 'POST', path: '/a' });
+  t.match(second.cacheStatus, /^oneflight; hit/);
+  t.equal(upstream.count(), 1);
+  t.equal(gateway.unsettled(), 0);
+});
+
+t.test('a settlement that never reaches the store is given up with the lease, and said', async (t) => {
+  const upstream = await startUpstream(t);
+  const store = storeWith(() => ({ complete: down }));
+  const rules = [ruleOf('r', '/a', coalescePolicy({ leaseMs: 500 }))];
+  const gateway = await startInProcess(t, { upstreamUrl: upstream.url, rules, store });
+  t.equal((await request(gateway.url, { path: '/a' })).status, 200);
+  await eventually('the flight counts as unsettled', () => gateway.unsettled() === 1);
+});
+
+t.test('a key is given back before the client can repeat: nobody is refused by its own request', async (t) => {
+  const upstream = await startUpstream(t);
+  const rules = [ruleOf('r', '/a', rejectPolicy())];
+  const gateway = await startInProcess(t, { upstreamUrl: upstream.url, rules, store: storeWith(() => ({})) });
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+  t.teardown(() => agent.destroy());
+  for (let i = 0; i < 300; i++) {
+    const answer = await request(gateway.url, { method: 'POST', path: '/a', agent });
+    if (answer.status !== 200) t.fail(`repeat ${i} was answered ${answer.status}`);
+  }
+  t.equal(upstream.count(), 300);
+});
+
+t.test('a connection that had an answer never gets it again from the finished flight', async (t) => {
+  const upstream = await startUpstream(t);
+  const held = upstream.holds('/a');
+  const get = 'GET /a HTTP/1.1\r\nHost: a\r\n\r\n';
+  let follower: RawClient | null = null;
+  const store = storeWith((real) => ({
+    complete: async (lease, settlement, keepMs) => {
+      const answer = await real.complete(lease, settlement, keepMs);
+      // Read by the gateway in the turn after the follower's first answer, while the finished flight is still open.
+      follower?.write(get);
+      follower = null;
+      return answer;
+    },
+  }));
+  const rules = [ruleOf('r', '/a', coalescePolicy())];
+  const gateway = await startInProcess(t, { upstreamUrl: upstream.url, rules, store });
+  const leader = request(gateway.url, { path: '/a' });
+  await held.arrived(1);
+  const client = await RawClient.connect(gateway.url);
+  follower = client;
+  client.write(get);
+  await eventually('the follower waits', () => gateway.waiting() === 2);
+  held.release();
+  await leader;
+  t.equal(ordinalOf((await client.answer()) as Answered), 1);
+  t.equal(ordinalOf((await client.answer()) as Answered), 2);
+  client.close();
+});
+
+t.test('a lease that passed unnoticed is not joined either', async (t) => {
+  const upstream = await startUpstream(t);
+  const held = upstream.holds('/a');
+  // The store never answers a renewal: as for a process that was frozen and has not come to its timers yet.
+  const store = storeWith(() => ({ renew: () => new Promise(() => {}) }));
+  const rules = [ruleOf('r', '/a', coalescePolicy({ leaseMs: 300 }))];
+  const gateway = await startInProcess(t, { upstreamUrl: upstream.url, rules, store });
+  const first = request(gateway.url, { path: '/a' });
+  await held.arrived(1);
+  await delay(400);
+  const second = request(gateway.url, { path: '/a' });
+  await held.arrived(2);
+  held.release();
+  t.same([ordinalOf(await first), ordinalOf(await second)], [1, 2]);
+});
+
+t.test('a client that leaves while the store is asked leads nothing', async (t) => {
+  const upstream = await startUpstream(t);
+  const asked = new Gate();
+  const answer = new Gate();
+  const freed = new Gate();
+  const store = storeWith((real) => ({
+    claim: async (claim) => {
+      asked.open();
+      await answer.opened;
+      return real.claim(claim);
+    },
+    release: async (lease, options) => {
+      const held = await real.release(lease, options);
+      freed.open();
+      return held;
+    },
+  }));
+  const rules = [ruleOf('r', '/a', coalescePolicy())];
+  const gateway = await startInProcess(t, { upstreamUrl: upstream.url, rules, store });
+  const sent = send(gateway.url, { method: 'POST', path: '/a' });
+  sent.answer.catch(() => {});
+  await asked.opened;
+  sent.leave();
+  await gateway.over(1);
+  answer.open();
+  await freed.opened;
+  t.equal(upstream.count(), 0);
+});
+
+t.test('an election promotes exactly one follower, as often as the rule allows', async (t) => {
+  const upstream = await startUpstream(t);
+  upstream.on('/a', resetsAfterReading);
+  const policy = coalescePolicy({ onLeaderFailure: { kind: 'elect', elections: 2 } });
+  const gateway = await startInProcess(t, {
+    upstreamUrl: upstream.url,
+    rules: [ruleOf('r', '/a', policy)],
+    store: storeWith(() => ({})),
+  });
+  const answers = await burst(10, () => request(gateway.url, { method: 'POST', path: '/a' }));
+  t.equal(upstream.count(), 3, 'one leader and two elections');
+  t.equal(answers.filter((answer) => answer.status === 504).length, 3, 'each leader is told of its own call');
+  t.equal(answers.filter((answer) => answer.status === 503).length, 7);
+});
+
+t.test('requests that differ in what Vary names have flights of their own, one for each variant', async (t) => {
+  const upstream = await startUpstream(t);
+  const held = upstream.holds('/a', (call) => ({ fields: ['Vary', 'Accept'], content: call.header('accept') ?? '' }));
+  const rules = [ruleOf('r', '/a', coalescePolicy({ keep: { kind: 'fixed', keepMs: 60_000 } }))];
+  const gateway = await startInProcess(t, { upstreamUrl: upstream.url, rules, store: storeWith(() => ({})) });
+  const ask = (accept: string) => request(gateway.url, { path: '/a', headers: ['Accept', accept] });
+  const leader = ask('a');
+  await held.arrived(1);
+  const others = ['a', 'b', 'b', 'c', 'b', 'a'].map(ask);
+  held.release();
+  t.equal((await leader).text, 'a');
+  t.same(
+    (await Promise.all(others)).map((answer) => answer.text),
+    ['a', 'b', 'b', 'c', 'b', 'a'],
+  );
+  t.equal(upstream.count(), 3);
+  const later = await Promise.all(['a', 'b', 'c'].map(ask));
+  t.same(
+    later.map((answer) => answer.text),
+    ['a', 'b', 'c'],
+  );
+  for (const answer of later) t.match(answer.cacheStatus, /^oneflight; hit/);
+  t.equal(upstream.count(), 3, 'kept, each under its own variant');
+});
+
+t.test('a request that was sent before the end of a flight is answered by it, even if it is read after', async (t) => {
+  const upstream = await startUpstream(t);
+  const late: RawClient[] = [];
+  const store = storeWith((real) => ({
+    complete: async (lease, settlement, keepMs) => {
+      const held = await real.complete(lease, settlement, keepMs);
+      // In the socket's buffer now, and read by the gateway in the turn after the flight has ended.
+      for (const client of late) client.write('GET /a HTTP/1.1\r\nHost: a\r\n\r\n');
+      return held;
+    },
+  }));
+  const gateway = await startInProcess(t, {
+    upstreamUrl: upstream.url,
+    rules: [ruleOf('r', '/a', coalescePolicy())],
+    store,
+  });
+  for (let i = 0; i < 20; i++) late.push(await RawClient.connect(gateway.url));
+  const answers = [await request(gateway.url, { path: '/a' })];
+  for (const client of late) answers.push((await client.answer()) as Answered);
+  for (const client of late) client.close();
+  t.equal(upstream.count(), 1);
+  t.same(answers.map(ordinalOf), Array(21).fill(1));
+  t.equal(answers.filter((answer) => answer.cacheStatus === COLLAPSED).length, 20);
+});
+
+function ordinalOf(answer: Answered): number {
+  return (answer.json() as { call: number }).call;
+}

@@ -1,0 +1,111 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import t from 'tap';
+import { newFlightId } from '../../src/core/claim.js';
+import { MemoryStore } from '../../src/store/memory.js';
+import { claim, follow, lead, newKey, responseWith, settled, storeContract } from './contract.js';
+
+/** One process is all that this store serves: its "processes" are one and the same. */
+storeContract('memory', async (test, count) => {
+  const store = new MemoryStore({ maxMemoryBytes: 64 * 1024 * 1024 });
+  await store.open();
+  test.teardown(() => store.close());
+  return Array.from({ length: count }, () => store);
+});
+
+function withClock(maxMemoryBytes: number) {
+  const clock = { ms: 1_000 };
+  return { clock, store: new MemoryStore({ maxMemoryBytes, now: () => clock.ms }) };
+}
+
+async function keep(store: MemoryStore, key: string, bytes: number, keepMs = 10_000): Promise<void> {
+  await store.complete(await lead(store, { key }), responseWith(Buffer.alloc(bytes)), keepMs);
+}
+
+/** What the store has for each key, without touching the order of use more than once each. */
+async function kinds(store: MemoryStore, keys: readonly string[]): Promise<string[]> {
+  const kinds = [];
+  for (const key of keys) {
+    const { kind } = await store.claim({ key, flight: newFlightId(), leaseMs: 60_000, election: 0, join: false });
+    kinds.push(kind);
+  }
+  return kinds;
+}
+
+t.test('memory: leases and kept responses end exactly, without the sweep', async (t) => {
+  const { clock, store } = withClock(1_000_000);
+  const key = newKey();
+  const lease = await lead(store, { key, leaseMs: 100 });
+  clock.ms += 99;
+  t.equal((await claim(store, { key })).kind, 'follower');
+  clock.ms += 1;
+  t.equal(await store.renew(lease), 'lost');
+  await keep(store, key, 10, 50);
+  clock.ms += 49;
+  t.match(await claim(store, { key }), { kind: 'stored', ageMs: 49, ttlMs: 1 });
+  clock.ms += 1;
+  t.equal((await claim(store, { key })).kind, 'leader');
+});
+
+t.test('memory: the least recently used of the kept responses goes first', async (t) => {
+  const { store } = withClock(10_000);
+  const [a, b, c] = [newKey(), newKey(), newKey()];
+  await keep(store, a, 3_000);
+  await keep(store, b, 3_000);
+  t.same(await kinds(store, [a]), ['stored'], 'a is used');
+  await keep(store, c, 3_000);
+  t.same(await kinds(store, [a, b, c]), ['stored', 'leader', 'stored']);
+});
+
+t.test('memory: a response larger than the bound is not kept, and evicts nothing', async (t) => {
+  const { store } = withClock(10_000);
+  const [small, large] = [newKey(), newKey()];
+  await keep(store, small, 100);
+  await keep(store, large, 20_000);
+  t.same(await kinds(store, [small, large]), ['stored', 'leader']);
+});
+
+t.test('memory: followers of a response larger than the bound get it all the same', async (t) => {
+  const { store } = withClock(1_000);
+  const key = newKey();
+  const lease = await lead(store, { key });
+  const flight = await follow(store, { key });
+  await store.complete(lease, responseWith(Buffer.alloc(50_000)), 1_000);
+  t.equal((await settled(store, flight)).kind, 'response');
+  t.equal((await settled(store, flight)).kind, 'unknown', 'once collected it is not held against the bound');
+});
+
+t.test('memory: claims are never evicted', async (t) => {
+  const { store } = withClock(2_000);
+  const held = Array.from({ length: 100 }, newKey);
+  for (const key of held) await lead(store, { key });
+  for (let i = 0; i < 50; i += 1) await keep(store, newKey(), 1_000);
+  t.same(
+    await kinds(store, held),
+    held.map(() => 'follower'),
+  );
+});
+
+t.test('memory: the sweep tells followers of a flight whose lease has passed', async (t) => {
+  const { clock, store } = withClock(1_000);
+  await store.open();
+  t.teardown(() => store.close());
+  const key = newKey();
+  await lead(store, { key, leaseMs: 100 });
+  const flight = await follow(store, { key });
+  const wait = settled(store, flight);
+  clock.ms += 100;
+  t.same(await wait, { kind: 'unknown', election: 0 });
+});
+
+t.test('memory: the sweep gives back what has expired, so that it evicts nothing', async (t) => {
+  const { clock, store } = withClock(10_000);
+  await store.open();
+  t.teardown(() => store.close());
+  const [stays, goes, comes] = [newKey(), newKey(), newKey()];
+  await keep(store, stays, 3_000, 100_000);
+  await keep(store, goes, 3_000, 50);
+  clock.ms += 50;
+  await sleep(600);
+  await keep(store, comes, 4_000);
+  t.same(await kinds(store, [stays, goes, comes]), ['stored', 'leader', 'stored']);
+});

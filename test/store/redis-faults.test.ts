@@ -1,0 +1,359 @@
+/** What goes wrong around Redis, and that a gateway process comes through it without a restart. */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { newFlightId } from '../../src/core/claim.js';
+import { RedisStore, type RedisStoreOptions } from '../../src/store/redis.js';
+import { type RedisServer, startRedis } from '../support/redis.js';
+import { startTcpProxy, type TcpProxy } from '../support/redis-proxy.js';
+import { anyResponse, claim, claimWhenFree, follow, lead, newKey, responseWith, settled } from './contract.js';
+
+const redis = await startRedis();
+t.teardown(() => redis.stop());
+
+const UNAVAILABLE = { name: 'StoreUnavailable' };
+/** The budget of a claim is 250 ms and its promise is 300; a busy machine gets some more. */
+const BUDGET_MS = 450;
+
+async function open(t: Test, options: Partial<RedisStoreOptions> = {}): Promise<RedisStore> {
+  const store = new RedisStore({ url: redis.url, ...options });
+  t.teardown(() => store.close());
+  await store.open();
+  return store;
+}
+
+async function proxied(t: Test): Promise<{ proxy: TcpProxy; store: RedisStore }> {
+  const proxy = await startTcpProxy(redis.port);
+  t.teardown(() => proxy.close());
+  return { proxy, store: await open(t, { url: `redis://127.0.0.1:${proxy.port}` }) };
+}
+
+/** A server of the test's own, where it is stopped or restarted. */
+async function ownServer(t: Test): Promise<RedisServer> {
+  const server = await startRedis();
+  t.teardown(() => server.stop());
+  return server;
+}
+
+async function untilItAnswers(store: RedisStore): Promise<void> {
+  const deadline = performance.now() + 8_000;
+  while (performance.now() < deadline) {
+    const answers = await store.ping().then(
+      () => true,
+      () => false,
+    );
+    if (answers) return;
+    await sleep(20);
+  }
+  throw new Error('the store did not come back within 8 s');
+}
+
+async function tookMs(run: () => Promise<unknown>): Promise<number> {
+  const began = performance.now();
+  await run();
+  return performance.now() - began;
+}
+
+/** Calls by command since CONFIG RESETSTAT, those of the scripts included. */
+async function calls(): Promise<Map<string, number>> {
+  const text = String(await redis.command('INFO', 'commandstats'));
+  return new Map([...text.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)].map(([, name, n]) => [String(name), Number(n)]));
+}
+
+t.test('a claim whose reply is lost is asked again and leads', async (t) => {
+  const { proxy, store } = await proxied(t);
+  const other = await open(t);
+  for (let i = 0; i < 5; i += 1) {
+    const ask = { key: newKey(), flight: newFlightId() };
+    proxy.loseReplyTo(ask.flight);
+    const lease = await lead(store, ask);
+    t.equal(lease.flight, ask.flight);
+    t.equal((await follow(other, { key: ask.key })).flight, ask.flight);
+    t.equal(await store.complete(lease, responseWith(Buffer.from('x')), 0), 'held');
+    await untilItAnswers(store);
+  }
+});
+
+t.test('renew and a completion with followers or keep survive a lost reply', async (t) => {
+  const { proxy, store } = await proxied(t);
+  const other = await open(t);
+  const lease = await lead(store, { key: newKey() });
+  proxy.loseReplyTo(lease.flight);
+  t.equal(await store.renew(lease), 'held');
+  const wait = settled(other, await follow(other, { key: lease.key }));
+  proxy.loseReplyTo(lease.flight);
+  t.equal(await store.complete(lease, { kind: 'response', response: anyResponse }, 0), 'held');
+  t.same(await wait, { kind: 'response', response: anyResponse });
+  const kept = await lead(store, { key: newKey() });
+  proxy.loseReplyTo(kept.flight);
+  t.equal(await store.complete(kept, { kind: 'response', response: anyResponse }, 5_000), 'held');
+});
+
+t.test('what a repeated question cannot tell is an outage, not a lost lease', async (t) => {
+  const { proxy, store } = await proxied(t);
+  const lease = await lead(store, { key: newKey() });
+  proxy.loseReplyTo(lease.flight);
+  await t.rejects(store.complete(lease, { kind: 'response', response: anyResponse }, 0), UNAVAILABLE);
+  const next = await lead(store, { key: newKey() });
+  proxy.loseReplyTo(next.flight);
+  await t.rejects(store.release(next, { unlessAwaited: false }), UNAVAILABLE);
+});
+
+t.test('the push connection is killed just before publication: the new subscription looks at once', async (t) => {
+  const [leader, follower] = [await open(t), await open(t)];
+  for (const size of [10, 50_000]) {
+    const key = newKey();
+    const lease = await lead(leader, { key });
+    const wait = settled(follower, await follow(follower, { key }), 5_000);
+    await redis.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
+    t.equal(await leader.complete(lease, responseWith(Buffer.alloc(size)), 0), 'held');
+    t.equal((await wait).kind, 'response');
+  }
+});
+
+t.test('the push connection was lost and is back before the wait begins: the wait begins with a look', async (t) => {
+  const [leader, follower] = [await open(t), await open(t, { processId: 'late' })];
+  const key = newKey();
+  const lease = await lead(leader, { key });
+  const flight = await follow(follower, { key });
+  await redis.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
+  await leader.release(lease, { unlessAwaited: false });
+  const listening = async () => (await redis.command('PUBSUB', 'NUMSUB', 'oneflight:p:late')) as [string, number];
+  while ((await listening())[1] === 0) await sleep(10);
+  await sleep(50);
+  t.same(await settled(follower, flight), { kind: 'failed', election: 0 });
+});
+
+t.test('pushes get lost in silence: the poll finds the settlement, and the dead line is replaced', async (t) => {
+  const { proxy, store } = await proxied(t);
+  const leader = await open(t);
+  proxy.deafenSubscribers();
+  const first = await lead(leader, { key: newKey() });
+  const wait = settled(store, await follow(store, { key: first.key }), 3_000, 200);
+  await leader.complete(first, responseWith(Buffer.from('x')), 0);
+  t.equal((await wait).kind, 'response');
+  for (let replaced = false; !replaced; ) {
+    const lease = await lead(leader, { key: newKey() });
+    const next = settled(store, await follow(store, { key: lease.key }), 300, 10_000);
+    await leader.complete(lease, responseWith(Buffer.from('x')), 0);
+    replaced = await next.then(
+      () => true,
+      () => false,
+    );
+  }
+  t.pass('a push arrived again');
+});
+
+t.test('a stopped server: unavailable within the budget, then at once, then back by itself', async (t) => {
+  const server = await ownServer(t);
+  const store = await open(t, { url: server.url });
+  const other = await open(t, { url: server.url, commandTimeoutMs: 2_000 });
+  const lost = { key: newKey(), flight: newFlightId(), leaseMs: 60_000 };
+  const held = await lead(store, { key: newKey(), leaseMs: 60_000 });
+  server.pause();
+  const took = await Promise.all([
+    ...Array.from({ length: 20 }, () => tookMs(() => t.rejects(claim(store, { key: newKey() }), UNAVAILABLE))),
+    tookMs(() => t.rejects(claim(store, lost), UNAVAILABLE)),
+    tookMs(() => t.rejects(store.release(held, { unlessAwaited: false }), UNAVAILABLE)),
+    tookMs(() => t.rejects(store.ping(), UNAVAILABLE)),
+  ]);
+  t.ok(Math.max(...took) < BUDGET_MS, `longest ${Math.max(...took)} ms`);
+  await sleep(1_300);
+  const later = await tookMs(() => t.rejects(claim(store, { key: newKey() }), UNAVAILABLE));
+  t.ok(later < 100, `once the connection is known to be down: ${later} ms`);
+  server.resume();
+  await untilItAnswers(store);
+  await untilItAnswers(other);
+  // The claim lay in the server's socket and was executed at resume: its lease is a minute.
+  for (const key of [lost.key, held.key]) {
+    const freed = await tookMs(() => claimWhenFree(other, { key }));
+    t.ok(freed < 5_000, `the key is free again after ${freed} ms`);
+  }
+  const lease = await lead(store, { key: newKey() });
+  const wait = settled(other, await follow(other, { key: lease.key }));
+  await store.complete(lease, responseWith(Buffer.from('x')), 0);
+  t.equal((await wait).kind, 'response', 'pushes come again');
+});
+
+t.test('a claim that was given up and arrives late does not take the key', async (t) => {
+  const { proxy, store } = await proxied(t);
+  const other = await open(t);
+  const letGo = proxy.holdRequests();
+  const lost = { key: newKey(), flight: newFlightId(), leaseMs: 60_000 };
+  await t.rejects(claim(store, lost), UNAVAILABLE);
+  await untilItAnswers(store);
+  while (Number(await redis.command('EXISTS', `oneflight:{${lost.key}}:r:${lost.flight}`)) === 0) await sleep(10);
+  letGo();
+  await sleep(100);
+  t.equal((await claim(other, { key: lost.key })).kind, 'leader');
+});
+
+t.test('a network that swallows everything: unavailable within the budget, then back by itself', async (t) => {
+  const { proxy, store } = await proxied(t);
+  proxy.silence(true);
+  const took = await tookMs(() => t.rejects(claim(store, { key: newKey() }), UNAVAILABLE));
+  t.ok(took < BUDGET_MS, `${took} ms`);
+  await sleep(1_500);
+  const later = await tookMs(() => t.rejects(claim(store, { key: newKey() }), UNAVAILABLE));
+  t.ok(later < 100, `${later} ms`);
+  proxy.silence(false);
+  await untilItAnswers(store);
+  await lead(store, { key: newKey() });
+});
+
+t.test('no server at open: not an error, unavailable at once, and there as soon as the server is', async (t) => {
+  const server = await startRedis();
+  await server.kill();
+  const told: string[] = [];
+  const store = await open(t, { url: server.url, log: (level, message) => told.push(`${level} ${message}`) });
+  const took = await tookMs(() => t.rejects(claim(store, { key: newKey() }), UNAVAILABLE));
+  t.ok(took < 100, `${took} ms`);
+  await t.rejects(store.ping(), UNAVAILABLE);
+  await sleep(300);
+  t.same(told, ['warn store connection failed', 'warn store connection failed'], 'told once for each connection');
+  await server.stop();
+  const second = await startRedis({ port: server.port });
+  t.teardown(() => second.stop());
+  await untilItAnswers(store);
+  await lead(store, { key: newKey() });
+});
+
+t.test('a restart on the same port: claims go on, followers of the lost flight learn unknown', async (t) => {
+  const server = await startRedis();
+  const store = await open(t, { url: server.url });
+  const key = newKey();
+  const old = await lead(store, { key });
+  const wait = settled(store, await follow(store, { key }), 8_000);
+  await server.kill();
+  await server.stop();
+  await t.rejects(claim(store, { key }), UNAVAILABLE);
+  const second = await startRedis({ port: server.port });
+  t.teardown(() => second.stop());
+  t.same(await wait, { kind: 'unknown', election: 0 });
+  await untilItAnswers(store);
+  const lease = await lead(store, { key });
+  t.ok(lease.fence > old.fence);
+  t.equal(await store.complete(old, responseWith(Buffer.from('x')), 0), 'lost');
+});
+
+t.test('SCRIPT FLUSH is not noticed', async (t) => {
+  const store = await open(t);
+  await lead(store, { key: newKey() });
+  await redis.command('SCRIPT', 'FLUSH');
+  const lease = await lead(store, { key: newKey() });
+  await redis.command('SCRIPT', 'FLUSH');
+  t.equal(await store.renew(lease), 'held');
+  await redis.command('SCRIPT', 'FLUSH');
+  t.equal(await store.complete(lease, responseWith(Buffer.from('x')), 0), 'held');
+});
+
+t.test('FLUSHALL: the old leader has lost, its followers learn unknown, fences grow', async (t) => {
+  const [leader, follower] = [await open(t), await open(t)];
+  const key = newKey();
+  const old = await lead(leader, { key });
+  const wait = settled(follower, await follow(follower, { key }), 3_000, 200);
+  await redis.command('FLUSHALL');
+  t.same(await wait, { kind: 'unknown', election: 0 });
+  t.equal(await leader.renew(old), 'lost');
+  const next = await lead(follower, { key });
+  t.ok(next.fence > old.fence);
+  t.equal(await leader.complete(old, responseWith(Buffer.from('x')), 0), 'lost');
+  t.equal((await follow(leader, { key })).flight, next.flight);
+});
+
+t.test('one channel for a process, however much it waits for', async (t) => {
+  const prefix = 'channels';
+  const stores = [await open(t, { prefix, processId: 'one' }), await open(t, { prefix, processId: 'two' })];
+  for (let i = 0; i < 20; i += 1) {
+    const key = newKey();
+    const lease = await lead(stores[0] as RedisStore, { key });
+    const wait = settled(stores[1] as RedisStore, await follow(stores[1] as RedisStore, { key }));
+    await stores[0]?.complete(lease, responseWith(Buffer.from('x')), 0);
+    await wait;
+  }
+  const channels = (await redis.command('PUBSUB', 'CHANNELS', `${prefix}:*`)) as string[];
+  t.same(channels.sort(), ['channels:p:one', 'channels:p:two']);
+  t.same(await redis.command('PUBSUB', 'NUMSUB', ...channels), ['channels:p:one', 1, 'channels:p:two', 1]);
+});
+
+t.test('a flight costs two commands and one for each waiting process; a large result one fetch each', async (t) => {
+  const stores = [await open(t), await open(t), await open(t)] as const;
+  const flight = async (size: number, joinsEach: number) => {
+    const key = newKey();
+    const lease = await lead(stores[0], { key });
+    const waits = [];
+    for (const store of stores.slice(1)) {
+      const ref = await follow(store, { key });
+      for (let i = 0; i < joinsEach; i += 1) waits.push(settled(store, ref));
+    }
+    await stores[0].complete(lease, responseWith(Buffer.alloc(size)), 0);
+    await Promise.all(waits);
+  };
+  // Every connection has sent each script in full once.
+  await flight(100_000, 1);
+  for (const [size, fetches] of [
+    [1_000, 0],
+    [100_000, 2],
+  ] as const) {
+    await redis.command('CONFIG', 'RESETSTAT');
+    await flight(size, 5);
+    const counted = await calls();
+    t.equal((counted.get('evalsha') ?? 0) + (counted.get('eval') ?? 0), 4 + fetches, `scripts for ${size} bytes`);
+    t.equal(counted.get('publish'), 2, 'a push to each waiting process, and to no other');
+    t.equal(counted.get('subscribe') ?? 0, 0);
+  }
+});
+
+t.test('a frame that cannot be read is unknown to followers and an outage to claims', async (t) => {
+  const store = await open(t);
+  const key = newKey();
+  const kept = await lead(store, { key });
+  await store.complete(kept, { kind: 'response', response: anyResponse }, 60_000);
+  await redis.command('HSET', `oneflight:{${key}}`, 'b', 'from another version');
+  await t.rejects(claim(store, { key }), { ...UNAVAILABLE, cause: { name: 'UnreadableFrame' } });
+  const ref = { key, flight: kept.flight, leaseLeftMs: 0, ageMs: 0, election: 2 };
+  t.same(await settled(store, ref), { kind: 'unknown', election: 2 });
+});
+
+t.test('nothing is left behind: every key that the store wrote expires', async (t) => {
+  const own = await ownServer(t);
+  const [a, b] = [await open(t, { url: own.url }), await open(t, { url: own.url })];
+  const ends = [
+    (key: string) => lead(a, { key }),
+    async (key: string) => a.complete(await lead(a, { key }), responseWith(Buffer.from('x')), 9_000),
+    async (key: string) => {
+      const lease = await lead(a, { key });
+      await follow(b, { key });
+      await a.complete(lease, responseWith(Buffer.from('x')), 0);
+    },
+    async (key: string) => {
+      const lease = await lead(a, { key });
+      await follow(b, { key });
+      await a.release(lease, { unlessAwaited: false });
+    },
+  ];
+  for (const end of ends) await end(newKey());
+  const keys = (await own.command('KEYS', '*')) as string[];
+  t.equal(keys.length, 4);
+  for (const key of keys) {
+    const left = Number(await own.command('PTTL', key));
+    t.ok(left > 0 && left <= 30_000, `${key} ${left}`);
+  }
+});
+
+t.test('a server that evicts keys is warned of', async (t) => {
+  const own = await ownServer(t);
+  await own.command('CONFIG', 'SET', 'maxmemory', '100mb');
+  const warned = (policy: string) =>
+    new Promise<string>((resolve) => {
+      const store = new RedisStore({
+        url: own.url,
+        log: (level, message, { policy: told }) => level === 'warn' && resolve(`${told}: ${message}`),
+      });
+      t.teardown(() => store.close());
+      void own.command('CONFIG', 'SET', 'maxmemory-policy', policy).then(() => store.open());
+      setTimeout(resolve, 500, 'not warned');
+    });
+  t.equal(await warned('noeviction'), 'not warned');
+  t.match(await warned('allkeys-lru'), /^allkeys-lru: .*noeviction/);
+});

@@ -1,0 +1,108 @@
+/** A gateway's data path in this process, around a store that the test controls; no configuration, no admin listener. */
+
+import { newFlightId } from '../../src/core/claim.js';
+import { compileRules } from '../../src/core/match.js';
+import type { Rule } from '../../src/core/rule.js';
+import type { Report } from '../../src/exchange/caller.js';
+import { Flights } from '../../src/exchange/flights.js';
+import { handle } from '../../src/exchange/handle.js';
+import type { ExchangeObserver } from '../../src/exchange/observer.js';
+import { Listener } from '../../src/server/listener.js';
+import { compilePeers } from '../../src/server/peers.js';
+import { MemoryStore } from '../../src/store/memory.js';
+import type { Store } from '../../src/store/store.js';
+import { Upstream } from '../../src/upstream/upstream.js';
+import { eventually } from './gate.js';
+
+export type InProcess = {
+  readonly url: string;
+  readonly flights: Flights;
+  /** Reports of the requests that are over. */
+  readonly reports: Report[];
+  readonly sent: () => number;
+  readonly lost: () => number;
+  readonly unsettled: () => number;
+  /** Flights in progress by the observer's account. */
+  readonly inProgress: () => number;
+  /** Requests that arrived and are not over. */
+  readonly waiting: () => number;
+  /** Resolves when that many requests are over. */
+  over(count: number): Promise<void>;
+};
+
+/** Starts it; it ends with the test, and must have seen no internal error. */
+export async function startInProcess(
+  t: { teardown(end: () => Promise<void>): void },
+  options: { readonly upstreamUrl: string; readonly rules: readonly Rule[]; readonly store: Store },
+): Promise<InProcess> {
+  const upstream = new Upstream({
+    name: 'api',
+    url: new URL(options.upstreamUrl),
+    connectTimeoutMs: 2_000,
+    headersTimeoutMs: 30_000,
+    bodyTimeoutMs: 30_000,
+    preserveHost: true,
+  });
+  const reports: Report[] = [];
+  const counts = { arrived: 0, sent: 0, lost: 0, unsettled: 0, inProgress: 0 };
+  const failures: unknown[] = [];
+  const observer: ExchangeObserver = {
+    sent: () => counts.sent++,
+    flights: (_route, change) => {
+      counts.inProgress += change;
+    },
+    leaseLost: () => counts.lost++,
+    unsettled: () => counts.unsettled++,
+    over: (report) => reports.push(report),
+    failed: (error) => failures.push(error),
+  };
+  const local = new MemoryStore({ maxMemoryBytes: 1_048_576 });
+  const upstreamOf = () => upstream;
+  const flights = new Flights({ store: options.store, local, upstreamOf, observer, newFlightId });
+  const rules = compileRules(options.rules);
+  const listener = new Listener({
+    host: '127.0.0.1',
+    port: 0,
+    peerOf: compilePeers([]),
+    handle: (caller) => {
+      counts.arrived++;
+      handle(caller, { rules, unmatched: null, secret: null, flights, upstreamOf, observer });
+    },
+    over: observer.over,
+  });
+  await Promise.all([options.store.open(), local.open()]);
+  const url = await listener.listen();
+  t.teardown(async () => {
+    listener.close();
+    await upstream.destroy();
+    await Promise.all([options.store.close(), local.close()]);
+    if (failures.length > 0) throw failures[0];
+  });
+  return {
+    url,
+    flights,
+    reports,
+    sent: () => counts.sent,
+    lost: () => counts.lost,
+    unsettled: () => counts.unsettled,
+    inProgress: () => counts.inProgress,
+    waiting: () => counts.arrived - reports.length,
+    over: (count) => eventually(`${count} requests are over`, () => reports.length >= count),
+  };
+}
+
+/** A store whose operations the test may replace one by one; the rest is the memory store's. */
+export function storeWith(changes: (real: MemoryStore) => Partial<Store>): Store {
+  const real = new MemoryStore({ maxMemoryBytes: 16 * 1_048_576 });
+  const plain: Store = {
+    claim: (request) => real.claim(request),
+    renew: (lease) => real.renew(lease),
+    complete: (lease, settlement, keepMs) => real.complete(lease, settlement, keepMs),
+    release: (lease, options) => real.release(lease, options),
+    settled: (flight, options) => real.settled(flight, options),
+    ping: () => real.ping(),
+    open: () => real.open(),
+    close: () => real.close(),
+  };
+  return { ...plain, ...changes(real) };
+}

@@ -1,0 +1,117 @@
+/**
+ * A real Redis of a test's own: on a free port of loopback, without persistence, gone when the test process is gone,
+ * however it ends.
+ */
+
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { serverProgram } from './redis-server.js';
+
+export type RedisServer = {
+  readonly url: string;
+  readonly port: number;
+  readonly pid: number;
+  /** Ends the server and removes what it had. */
+  stop(): Promise<void>;
+  /** `kill -9`, and nothing else: start another one on the same port to restart it. */
+  kill(): Promise<void>;
+  /** SIGSTOP: connections stay, nothing is answered. */
+  pause(): void;
+  /** SIGCONT. */
+  resume(): void;
+  /** One command over a connection of its own; replies as ioredis gives them. */
+  command(...words: readonly (string | number)[]): Promise<unknown>;
+};
+
+/** A shell between us and the server: it ends the server when our end of its input closes, even after a `kill -9`. */
+const KEEPER = 'dir=$1; shift; "$@" >/dev/null 2>&1 & echo $!; read -r _; kill -9 $! 2>/dev/null; rm -rf "$dir"';
+
+/** Starts a server and waits until it answers. */
+export async function startRedis(options: { readonly port?: number } = {}): Promise<RedisServer> {
+  const program = await serverProgram();
+  const port = options.port ?? (await freePort());
+  const dir = mkdtempSync(join(tmpdir(), 'oneflight-redis-'));
+  const settings = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', dir];
+  const keeper = spawn('/bin/sh', ['-c', KEEPER, 'sh', dir, program.path, ...settings], {
+    env: program.env,
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  const [first] = (await once(keeper.stdout, 'data')) as [Buffer];
+  const pid = Number(String(first));
+  // A test that forgets to stop its server still ends, and the keeper with it.
+  keeper.unref();
+  for (const pipe of [keeper.stdin, keeper.stdout]) (pipe as unknown as { unref(): void }).unref();
+
+  const signal = (name: NodeJS.Signals) => {
+    try {
+      process.kill(pid, name);
+    } catch {
+      // It is gone already.
+    }
+  };
+  const server: RedisServer = {
+    url: `redis://127.0.0.1:${port}`,
+    port,
+    pid,
+    pause: () => signal('SIGSTOP'),
+    resume: () => signal('SIGCONT'),
+    command: (...words) => ask(port, words),
+    async kill() {
+      signal('SIGKILL');
+      while (await answers(port)) await sleep(10);
+    },
+    async stop() {
+      keeper.ref();
+      const gone = once(keeper, 'exit');
+      keeper.stdin.end();
+      await gone;
+      rmSync(dir, { recursive: true, force: true });
+    },
+  };
+  await untilAnswering(server);
+  return server;
+}
+
+async function untilAnswering(server: RedisServer): Promise<void> {
+  const deadline = Date.now() + 10_000;
+  while (!(await answers(server.port))) {
+    if (Date.now() > deadline) {
+      await server.stop();
+      throw new Error(`the Redis of the tests did not answer on port ${server.port} within 10 s`);
+    }
+    await sleep(10);
+  }
+}
+
+async function answers(port: number): Promise<boolean> {
+  return (await ask(port, ['PING']).catch(() => null)) === 'PONG';
+}
+
+async function ask(port: number, [name, ...rest]: readonly (string | number)[]): Promise<unknown> {
+  // Without retries a refused connection is gone at once; the client's farewell timer would hold the process for 2 s.
+  const once = { lazyConnect: true, retryStrategy: null, commandTimeout: 5_000, disconnectTimeout: 50 };
+  const client = new Redis({ port, host: '127.0.0.1', ...once });
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    return await client.call(String(name), ...rest);
+  } finally {
+    client.disconnect();
+  }
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1');
+  await once(probe, 'listening');
+  const address = probe.address();
+  probe.close();
+  await once(probe, 'close');
+  if (address === null || typeof address === 'string') throw new Error('no free port');
+  return address.port;
+}
