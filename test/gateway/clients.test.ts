@@ -17,20 +17,20 @@ const routes = `
   - name: unsafe
     match: { methods: [POST], path: /unsafe/* }
     policy: coalesce
-    key: [ { query: id } ]
+    key: [ { request: path }, { query: id } ]
     lease: 30s
     wait: { max: 25s, poll: 15s }
     keep: 20s
   - name: impatient
     match: { methods: [POST], path: /impatient/* }
     policy: coalesce
-    key: [ { query: id } ]
+    key: [ { request: path }, { query: id } ]
     wait: 700ms
     keep: 20s
   - name: safe
     match: { methods: [GET], path: /safe/* }
     policy: coalesce
-    key: [ { query: id } ]
+    key: [ { request: path }, { query: id } ]
     lease: 30s
     wait: { max: 25s, poll: 15s }`;
 const config = (store: string) => configOf({ upstream: upstream.url, store, routes });

@@ -17,7 +17,7 @@ function coalesce(name: string, more: string): string {
   - name: ${name}
     match: { path: /${name}/* }
     policy: coalesce
-    key: [ { query: id } ]
+    key: [ { request: path }, { query: id } ]
     lease: 30s
     wait: { max: 25s, poll: 15s }
     ${more}`;
@@ -39,7 +39,7 @@ const ROUTES = [
   - name: reads
     match: { methods: [GET], path: /reads }
     policy: coalesce
-    key: [ { query: id } ]`,
+    key: [ { request: path }, { query: id } ]`,
 ].join('');
 
 /** Requests in turn to each of the gateways. */

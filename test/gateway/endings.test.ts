@@ -41,7 +41,7 @@ function route(name: string, to: string, more = ''): string {
     match: { path: /${name}/* }
     upstream: ${to}
     policy: coalesce
-    key: [ { header: x-id } ]
+    key: [ { request: path }, { header: x-id } ]
     lease: 30s
     wait: { max: 25s, poll: 15s }
     ${more}`;
@@ -74,10 +74,10 @@ function ask(gateway: Gateway, path: string, body?: Buffer): Promise<Answered> {
 }
 
 /** Three followers in the leader's process and three in the other one; resolves when all have joined. */
-async function followers(path: string): Promise<Promise<Answered[]>> {
-  const pending = burst(6, (index) => ask(index % 2 === 0 ? here : there, path));
+async function followers(path: string): Promise<{ readonly answers: Promise<Answered[]> }> {
+  const answers = burst(6, (index) => ask(index % 2 === 0 ? here : there, path));
   await allCaughtUp(gateways);
-  return pending;
+  return { answers };
 }
 
 /** The key is free: a request in the other process leads at once and gets the upstream's answer. */
@@ -112,7 +112,7 @@ t.test('written, then no whole answer: the leader learns "outcome-unknown", foll
       const opened = performance.now();
       gate.open();
       const told = await leader;
-      const all = await waiting;
+      const all = await waiting.answers;
       const latency = performance.now() - opened;
       t.ok(latency < PROMPT_MS + (silent ? 1_500 : 0), `all know after ${Math.round(latency)} ms`);
       // What came back was no answer: whether it is called unknown or bad, it is never a success.
@@ -134,7 +134,7 @@ t.test('reset before the request is read: the outcome is unknown too', async (t)
   const began = performance.now();
   upstream.callsOf(path)[0]!.reset();
   isProblem(t, await leader, 'outcome-unknown');
-  for (const answer of await waiting) isProblem(t, answer, 'leader-failed');
+  for (const answer of await waiting.answers) isProblem(t, answer, 'leader-failed');
   t.ok(performance.now() - began < PROMPT_MS);
   t.equal(upstream.count(path), 1, 'no second call');
   await isFree(t, path, 1);
@@ -174,7 +174,7 @@ t.test('no connection in time: 504 "upstream-timeout", followers fail with it, t
   const waiting = await followers('/unconnectable/a');
   isProblem(t, await leader, 'upstream-timeout');
   const failed = performance.now();
-  for (const answer of await waiting) isProblem(t, answer, 'leader-failed');
+  for (const answer of await waiting.answers) isProblem(t, answer, 'leader-failed');
   t.ok(performance.now() - failed < PROMPT_MS);
   const again = await ask(there, '/unconnectable/a');
   isProblem(t, again, 'upstream-timeout');
@@ -214,7 +214,7 @@ t.test('an answer that is cut is never ended cleanly and never kept', async (t) 
       const told = await leader.answer;
       t.equal(told.status, 200, 'the fields were out');
       t.equal(told.cut, true, 'the connection is cut');
-      for (const answer of await waiting) {
+      for (const answer of await waiting.answers) {
         if (!answer.cut) isProblem(t, answer, 'leader-failed');
         else t.equal(answer.status, 200);
       }

@@ -21,7 +21,7 @@ const routes = `
   - name: queried
     match: { path: /queried/* }
     policy: coalesce
-    key: [ { query: id } ]
+    key: [ { request: path }, { query: id } ]
     keep: 0`;
 const gateway = await startGateway(t, { config: configOf({ upstream: upstream.url, routes }) });
 const trusting = await startGateway(t, {

@@ -22,7 +22,7 @@ const ROUTES = [
   - name: ${name}
     match: { path: /${name}/* }
     policy: coalesce
-    key: [ { query: id } ]
+    key: [ { request: path }, { query: id } ]
     lease: 30s
     wait: { max: 25s, poll: 15s }
     ${more}`,

@@ -13,6 +13,7 @@ const CRLF = '\r\n';
 export class ByteReader {
   #buffered: Buffer = Buffer.alloc(0);
   #incoming: Buffer[] = [];
+  #incomingLength = 0;
   #ended = false;
   #wake: (() => void) | null = null;
 
@@ -23,6 +24,7 @@ export class ByteReader {
     };
     socket.on('data', (piece: Buffer) => {
       this.#incoming.push(piece);
+      this.#incomingLength += piece.length;
       this.#wake?.();
     });
     socket.on('end', end);
@@ -37,14 +39,14 @@ export class ByteReader {
       const at = buffered.indexOf(delimiter, searched, 'latin1');
       if (at >= 0) return this.#take(at, delimiter.length);
       searched = Math.max(0, buffered.length - delimiter.length);
-      if (!(await this.#more())) return null;
+      if (!(await this.#next())) return null;
     }
   }
 
   /** Exactly this many bytes. */
   async exactly(length: number): Promise<Buffer | null> {
-    while (this.#size() < length) {
-      if (!(await this.#more())) return null;
+    while (this.#buffered.length + this.#incomingLength < length) {
+      if (!(await this.#next())) return null;
     }
     this.#gather();
     return this.#take(length, 0);
@@ -52,18 +54,15 @@ export class ByteReader {
 
   /** Everything until the other side ends. */
   async rest(): Promise<Buffer> {
-    while (await this.#more());
+    while (await this.#next());
     return this.#take(this.#gather().length, 0);
-  }
-
-  #size(): number {
-    return this.#incoming.reduce((sum, piece) => sum + piece.length, this.#buffered.length);
   }
 
   #gather(): Buffer {
     if (this.#incoming.length > 0) {
       this.#buffered = Buffer.concat([this.#buffered, ...this.#incoming]);
       this.#incoming = [];
+      this.#incomingLength = 0;
     }
     return this.#buffered;
   }
@@ -74,14 +73,14 @@ export class ByteReader {
     return taken;
   }
 
-  async #more(): Promise<boolean> {
-    if (this.#incoming.length > 0) return true;
+  /** Waits for what comes next; false when nothing can come any more. */
+  async #next(): Promise<boolean> {
     if (this.#ended) return false;
     await new Promise<void>((resolve) => {
       this.#wake = resolve;
     });
     this.#wake = null;
-    return this.#incoming.length > 0 || !this.#ended;
+    return true;
   }
 }
 

@@ -1,0 +1,208 @@
+/** Leaders that die or freeze: what a lease promises, and what a leader that lost it can no longer do. */
+
+import t from 'tap';
+import { burst } from '../support/client.js';
+import { allEqual, COLLAPSED, HIT, isProblem, LED, PROMPT_MS, tally } from '../support/expect.js';
+import { delay } from '../support/gate.js';
+import { allCaughtUp, configOf, type Gateway, startGateways } from '../support/gateway.js';
+import { startRedis } from '../support/redis.js';
+import { startUpstream } from '../support/upstream.js';
+
+t.setTimeout(150_000);
+
+const LEASE_MS = 2_000;
+const redis = await startRedis();
+t.teardown(() => redis.stop());
+const upstream = await startUpstream(t);
+const route = (name: string, policy: string, more = '') => `
+  - name: ${name}
+    match: { methods: [POST], path: /${name}/* }
+    policy: ${policy}
+    key: [ { request: path }, { query: id } ]
+    lease: ${LEASE_MS}ms
+    ${more}`;
+const WAIT = 'wait: { max: 25s, poll: 500ms }';
+const config = configOf({
+  upstream: upstream.url,
+  store: `{ kind: redis, url: "${redis.url}" }`,
+  routes: [
+    route('once', 'coalesce', `${WAIT}\n    keep: 20s`),
+    route('elects', 'coalesce', `${WAIT}\n    onLeaderFailure: elect\n    keep: 20s`),
+    route('lock', 'reject'),
+  ].join(''),
+});
+const start = (count: number) => startGateways(t, count, { config });
+
+function post(gateway: Gateway, path: string) {
+  return gateway.request({ method: 'POST', path: `${path}?id=1` });
+}
+
+t.test("kill -9 of the leader's process: followers elsewhere end within the lease and a second", async (t) => {
+  const [leading, here, there] = (await start(3)) as [Gateway, Gateway, Gateway];
+  const path = '/once/killed';
+  const held = upstream.holds(path);
+  const leader = post(leading, path);
+  const gone = t.rejects(leader);
+  await held.arrived(1);
+  const followers = burst(6, (index) => post(index % 2 === 0 ? here : there, path));
+  await allCaughtUp([here, there]);
+  await leading.kill9();
+  const killed = performance.now();
+  const all = await followers;
+  const latency = performance.now() - killed;
+  t.ok(latency < LEASE_MS + 1_000 + 500, `after ${Math.round(latency)} ms`);
+  for (const answer of all) isProblem(t, answer, 'leader-failed', LEASE_MS / 1000);
+  await gone;
+  t.equal(upstream.count(path), 1, 'nobody was promoted');
+  held.release();
+  const next = await post(there, path);
+  allEqual(t, [next], 200, `{"path":"${path}","call":2}`);
+  t.equal(next.cacheStatus, LED, 'the next request leads');
+});
+
+t.test("kill -9 of the leader's process, with elect: exactly one follower takes over", async (t) => {
+  const [leading, here, there] = (await start(3)) as [Gateway, Gateway, Gateway];
+  const path = '/elects/killed';
+  const held = upstream.holds(path);
+  const gone = t.rejects(post(leading, path));
+  await held.arrived(1);
+  const followers = burst(6, (index) => post(index % 2 === 0 ? here : there, path));
+  await allCaughtUp([here, there]);
+  await leading.kill9();
+  const killed = performance.now();
+  await held.arrived(2);
+  t.ok(performance.now() - killed < LEASE_MS + 1_500, `taken over after ${Math.round(performance.now() - killed)} ms`);
+  await allCaughtUp([here, there]);
+  await gone;
+  held.release();
+  const all = await followers;
+  allEqual(t, all, 200, `{"path":"${path}","call":2}`);
+  t.same(tally(all), { [LED]: 1, [COLLAPSED]: 5 });
+  t.equal(upstream.count(path), 2);
+});
+
+t.test('kill -9 of the holder of a lock: the key is free when the lease is over, not before', async (t) => {
+  const [holding, there] = (await start(2)) as [Gateway, Gateway];
+  const path = '/lock/killed';
+  const held = upstream.holds(path);
+  const gone = t.rejects(post(holding, path));
+  await held.arrived(1);
+  await holding.kill9();
+  await gone;
+  const killed = performance.now();
+  isProblem(t, await post(there, path), 'in-flight', LEASE_MS / 1000);
+  held.release();
+  let answer = await post(there, path);
+  while (answer.status === 409) {
+    isProblem(t, answer, 'in-flight', LEASE_MS / 1000);
+    if (performance.now() - killed > 10_000) break;
+    await delay(100);
+    answer = await post(there, path);
+  }
+  t.equal(answer.status, 200);
+  t.ok(performance.now() - killed < LEASE_MS + 1_500, `free after ${Math.round(performance.now() - killed)} ms`);
+  t.equal(upstream.count(path), 2);
+});
+
+t.test("a follower's process that is killed harms nobody else", async (t) => {
+  const [leading, dying, there] = (await start(3)) as [Gateway, Gateway, Gateway];
+  const path = '/once/follower';
+  const held = upstream.holds(path);
+  const leader = post(leading, path);
+  await held.arrived(1);
+  const gone = t.rejects(post(dying, path));
+  const other = post(there, path);
+  await allCaughtUp([dying, there]);
+  await dying.kill9();
+  await gone;
+  held.release();
+  const released = performance.now();
+  allEqual(t, await Promise.all([leader, other]), 200, `{"path":"${path}","call":1}`);
+  t.ok(performance.now() - released < PROMPT_MS);
+  t.equal(upstream.count(path), 1);
+});
+
+t.test('a leader that is frozen past its lease can no longer publish, renew or free', async (t) => {
+  const [frozen, there] = (await start(2)) as [Gateway, Gateway];
+  const path = '/once/frozen';
+  const held = upstream.holds(path);
+  const leader = post(frozen, path);
+  await held.arrived(1);
+  const near = post(frozen, path);
+  const far = post(there, path);
+  await allCaughtUp([frozen, there]);
+  frozen.pause();
+  const paused = performance.now();
+  isProblem(t, await far, 'leader-failed', LEASE_MS / 1000);
+  t.ok(
+    performance.now() - paused < LEASE_MS + 1_500,
+    `the follower knows after ${Math.round(performance.now() - paused)} ms`,
+  );
+
+  // A second flight takes the key. The first call is answered while its leader sleeps.
+  const second = post(there, path);
+  await held.arrived(2);
+  const [first, other] = upstream.callsOf(path);
+  first!.answer({ content: 'of the first' });
+  frozen.resume();
+  allEqual(t, [await leader], 200, 'of the first');
+  const nearAnswer = await near;
+  t.ok(nearAnswer.status === 200 || nearAnswer.status === 503, `the follower beside it: ${nearAnswer.status}`);
+  await delay(LEASE_MS / 3 + 200);
+  t.equal((await frozen.metrics()).sum('oneflight_leases_lost_total', { route: 'once' }), 1);
+
+  // The second flight still has the key, and its followers get its answer, in both processes.
+  const joined = [post(frozen, path), post(there, path)];
+  await allCaughtUp([frozen, there]);
+  t.equal(upstream.count(path), 2, 'not freed');
+  other!.answer({ content: 'of the second' });
+  const all = [await second, ...(await Promise.all(joined))];
+  allEqual(t, all, 200, 'of the second');
+  t.same(tally(all), { [LED]: 1, [COLLAPSED]: 2 });
+  const kept = await post(frozen, path);
+  t.match(kept.cacheStatus, HIT);
+  t.equal(kept.text, 'of the second', 'not overwritten');
+  t.equal(upstream.count(path), 2);
+});
+
+t.test('a holder that is frozen past its lease cannot free the lock of the next one', async (t) => {
+  const [frozen, there] = (await start(2)) as [Gateway, Gateway];
+  const path = '/lock/frozen';
+  const held = upstream.holds(path);
+  const leader = post(frozen, path);
+  await held.arrived(1);
+  frozen.pause();
+  await delay(LEASE_MS + 300);
+  const second = post(there, path);
+  await held.arrived(2);
+  const [first, other] = upstream.callsOf(path);
+  first!.answer({ content: 'of the first' });
+  frozen.resume();
+  allEqual(t, [await leader], 200, 'of the first');
+  await frozen.caughtUp();
+  for (const gateway of [frozen, there]) isProblem(t, await post(gateway, path), 'in-flight', LEASE_MS / 1000);
+  t.equal(upstream.count(path), 2);
+  other!.answer({ content: 'of the second' });
+  allEqual(t, [await second], 200, 'of the second');
+  t.equal((await post(frozen, path)).status, 200);
+});
+
+t.test('a leader that is frozen for less than its lease keeps it', async (t) => {
+  const [frozen, there] = (await start(2)) as [Gateway, Gateway];
+  const path = '/once/napping';
+  const held = upstream.holds(path);
+  const leader = post(frozen, path);
+  await held.arrived(1);
+  const far = post(there, path);
+  await there.caughtUp();
+  for (let nap = 0; nap < 3; nap += 1) {
+    frozen.pause();
+    await delay(LEASE_MS / 3);
+    frozen.resume();
+    await delay(LEASE_MS / 3);
+  }
+  held.release();
+  allEqual(t, await Promise.all([leader, far]), 200, `{"path":"${path}","call":1}`);
+  t.equal(upstream.count(path), 1);
+  t.equal((await frozen.metrics()).sum('oneflight_leases_lost_total'), 0);
+});
