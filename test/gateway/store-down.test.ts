@@ -223,7 +223,7 @@ t.test('a lost reply to a claim does not lock its own owner out', async (t) => {
   const { gateways, upstream, proxy } = setting;
   await isShared(t, setting);
   for (const path of ['/refusing/lost', '/lock/lost', '/local/lost']) {
-    const dropped = proxy.dropReplyTo('EVALSHA');
+    const dropped = proxy.dropReplyTo('evalsha');
     const answer = await post(gateways[0], path);
     await dropped;
     t.ok(answer.elapsedMs < PROMPT_MS, `${path}: ${Math.round(answer.elapsedMs)} ms`);

@@ -124,7 +124,9 @@ export class Call {
     this.socket.end();
   }
 
+  /** Answers, unless the test or its behaviour has done so before. */
   answer(answer: Answer): void {
+    if (this.#finished) return;
     const content = contentOf(answer);
     const framing = answer.framing ?? 'length';
     const fields = [...(answer.fields ?? []), ...framingFields(framing, content.length)];
@@ -283,8 +285,7 @@ export class StubUpstream {
       const received = readContent(reader, head.fields, false);
       const call = this.#record(head, socket, received);
       const behaviour = this.#behaviours.get(call.path) ?? answers(ordinalAnswer);
-      await Promise.race([behaviour(call), call.closed]);
-      await Promise.all([received, call.over]);
+      await Promise.all([received, Promise.race([behaviour(call), call.over]).then(() => call.over)]);
       if (socket.destroyed) return;
     }
   }
