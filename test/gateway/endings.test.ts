@@ -249,7 +249,8 @@ t.test('elect: exactly one follower takes over, and once only', async (t) => {
     await t.test(`${name}: the second call succeeds`, async (t) => {
       const path = `/elects/then-well-${processes.length}-${name.length}`;
       const gate = new Gate();
-      upstream.on(path, inTurn(gated(gate, resetsAfterReading), answers({ content: 'second' })));
+      const second = new Gate();
+      upstream.on(path, inTurn(gated(gate, resetsAfterReading), gated(second, answers({ content: 'second' }))));
       const leader = ask(processes[0], path);
       await upstream.arrived(1, path);
       const choice = processes.slice(processes.length - 2);
@@ -258,6 +259,9 @@ t.test('elect: exactly one follower takes over, and once only', async (t) => {
       const opened = performance.now();
       gate.open();
       isProblem(t, await leader, 'outcome-unknown');
+      await upstream.arrived(2, path);
+      await allCaughtUp(choice);
+      second.open();
       const all = await pending;
       t.ok(performance.now() - opened < PROMPT_MS);
       allEqual(t, all, 200, 'second');
