@@ -84,7 +84,7 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
     const url = await listener.listen();
     return { url, adminUrl, close: () => stop(listener, flights, config.drainMs, log).then(closeAdapters) };
   } catch (error) {
-    listener.close();
+    await listener.close();
     await closeAdapters();
     throw error;
   }
@@ -134,5 +134,5 @@ async function stop(listener: Listener, flights: Flights, drainMs: number, log: 
     log.warn({ flights: flights.leadingCount }, 'drain ended before every request did');
     await flights.stop();
   }
-  listener.close();
+  await listener.close();
 }

@@ -11,10 +11,19 @@ import type { Outcome, ProblemCode, Role } from '../core/outcome.js';
 import type { Rule } from '../core/rule.js';
 import type { SharedResponse } from '../core/sharing.js';
 import { cacheStatus } from '../http/cache-status.js';
-import { ageSecondsOf, contentLengthOf, hasNoContent, type Peer, withoutField } from '../http/fields.js';
+import {
+  ageSecondsOf,
+  contentLengthOf,
+  forwardedFields,
+  hasNoContent,
+  type Peer,
+  withoutField,
+} from '../http/fields.js';
 import { type ProblemOptions, problemMessage } from '../http/problem.js';
 
 const NOTHING = Buffer.alloc(0);
+/** Reason phrases that Node writes. They carry no meaning (RFC 9110 section 15.1): another one is replaced, not refused. */
+const WRITABLE_REASON = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 /** What is known of a finished request: what logs and metrics read. */
 export type Report = {
@@ -36,6 +45,8 @@ export class Caller {
   readonly peer: Peer;
   readonly method: string;
   readonly target: string;
+  /** The request's field lines as the upstream will know them: what rules, keys and `Vary` read. */
+  readonly fields: readonly string[];
   /** Null until a rule matched, and for traffic of no rule. */
   rule: Rule | null = null;
   /** Name of the upstream; empty until it is known. */
@@ -53,6 +64,8 @@ export class Caller {
   #onLeft: (() => void) | null = null;
   #onDrain: (() => void) | null = null;
   #unflushed = false;
+  #isOver = false;
+  readonly #onOver: (report: Report) => void;
 
   constructor(
     req: IncomingMessage,
@@ -67,21 +80,24 @@ export class Caller {
     this.peer = peer;
     this.method = req.method as string;
     this.target = req.url as string;
+    this.fields = forwardedFields(req.rawHeaders, peer, requestId);
+    this.#onOver = onOver;
     // The upstream's answer is passed on as it is; a field that the upstream did not send is not made up.
     res.sendDate = false;
-    res.once('close', () => {
-      const finished = res.writableFinished;
-      if (!finished && this.#outcome?.kind !== 'cut') this.#outcome = { kind: 'left', role: this.role };
-      // What is left of an upload that nobody read would block the connection's next request.
-      if (!req.readableEnded) req.resume();
-      onOver(this.#report());
-      if (!finished) this.#onLeft?.();
-    });
+    res.once('close', () => this.#over());
   }
 
-  /** Whether the client is gone (or its answer is complete): nothing more can be written. */
+  /**
+   * The connection has ended. The response says so itself only if it had its turn; the answers to pipelined requests
+   * that were still queued would never hear of it.
+   */
+  connectionEnded(): void {
+    this.#over();
+  }
+
+  /** Whether the client is gone, or its answer complete: nothing more can be written. */
   get gone(): boolean {
-    return this.#res.closed || this.#res.destroyed;
+    return this.#isOver || this.#res.destroyed;
   }
 
   /** Whether the answer has begun. */
@@ -89,18 +105,9 @@ export class Caller {
     return this.#outcome !== null;
   }
 
-  get fields(): string[] {
-    return this.req.rawHeaders;
-  }
-
   /** The rule's name for logs and metrics. */
   get route(): string {
     return this.rule?.name ?? 'unmatched';
-  }
-
-  /** The connection, as an identity: two requests of one connection follow each other. */
-  get connection(): object {
-    return this.req.socket;
   }
 
   /** Whether the message announces content. */
@@ -197,13 +204,24 @@ export class Caller {
     this.end(this.method === 'HEAD' ? null : message.content, []);
   }
 
+  #over(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    const finished = this.#res.writableFinished;
+    if (!finished && this.#outcome?.kind !== 'cut') this.#outcome = { kind: 'left', role: this.role };
+    // What is left of an upload that nobody read would block the connection's next request.
+    if (!this.req.readableEnded) this.req.resume();
+    this.#onOver(this.#report());
+    if (!finished) this.#onLeft?.();
+  }
+
   #begin(status: number, reason: string, fields: readonly string[], outcome: Outcome): void {
     if (this.gone || this.begun) return;
     const line = this.rule === null || this.rule.policy.kind === 'pass' ? null : cacheStatus(outcome);
     let all = line === null ? (fields as string[]) : [...fields, 'Cache-Status', line];
     if (!this.#willBeChunked(status, all) && fieldLines(all, 'trailer').length > 0) all = withoutField(all, 'trailer');
     // Node refuses what it cannot write (a control byte in a field, say); the answer has not begun then.
-    this.#res.writeHead(status, reason, all);
+    this.#res.writeHead(status, WRITABLE_REASON.test(reason) ? reason : (STATUS_CODES[status] ?? ''), all);
     this.#outcome = outcome;
     this.#status = status;
     if (this.role === 'follower' && this.waitingSinceMs !== null) {

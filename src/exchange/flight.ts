@@ -6,7 +6,6 @@
  */
 
 import type { KeyedPolicy } from '../core/rule.js';
-import type { SharedResponse } from '../core/sharing.js';
 import type { Caller } from './caller.js';
 import type { Leading } from './leading.js';
 
@@ -19,9 +18,7 @@ export type FlightState =
   /** This process leads. */
   | { readonly kind: 'leading'; readonly leading: Leading }
   /** Another process leads; `wait` ends the wait for it. */
-  | { readonly kind: 'following'; readonly wait: AbortController }
-  /** Ended a moment ago. */
-  | { readonly kind: 'finished'; readonly response: SharedResponse };
+  | { readonly kind: 'following'; readonly wait: AbortController };
 
 export type FlightListener = {
   /** A waiter's time is over. It has been taken out. */
@@ -36,8 +33,6 @@ export class Flight {
   readonly policy: KeyedPolicy;
   readonly election: number;
   state: FlightState = { kind: 'claiming' };
-  /** Connections that were given this flight's response. */
-  readonly answered = new WeakSet<object>();
   readonly #waiting = new Set<Caller>();
   readonly #listener: FlightListener;
   #timer: NodeJS.Timeout | null = null;

@@ -3,9 +3,8 @@
  * to the store; whoever finds none opens one and asks.
  *
  * Invariants: at most one flight per key is open for joining; a process asks the store once per flight and waits for a
- * foreign leader once per flight, whatever the number of requests; a follower that leaves ends only itself; a finished
- * flight stays open for a few turns of the event loop, for requests that were already in the accept queue, but never
- * answers a connection twice.
+ * foreign leader once per flight, whatever the number of requests; a follower that leaves ends only itself; a flight is
+ * closed for joining before anybody is given its response.
  */
 
 import type { ClaimResult, FlightRef, Lease, Settlement } from '../core/claim.js';
@@ -21,8 +20,6 @@ import { Leading } from './leading.js';
 import type { ExchangeObserver } from './observer.js';
 import { pass } from './passing.js';
 
-/** Turns of the event loop for which a finished flight still answers. */
-const LINGER_TURNS = 2;
 /** Weight of the newest value in the moving average of latencies. */
 const LATENCY_WEIGHT = 0.2;
 
@@ -86,15 +83,8 @@ export class Flights {
   /** False when the flight cannot be joined any more. */
   #join(flight: Flight, caller: Caller): boolean {
     const { state } = flight;
-    if (state.kind === 'finished') {
-      // A connection that had this answer asks anew: its request was made after it, and the answer may be outdated.
-      if (flight.answered.has(caller.connection)) return false;
-      caller.role = 'follower';
-      this.#end(flight, caller, { kind: 'response', response: state.response });
-      return true;
-    }
     if (state.kind === 'leading') {
-      if (!state.leading.held) {
+      if (!state.leading.joinable) {
         this.#close(flight);
         return false;
       }
@@ -194,14 +184,9 @@ export class Flights {
     this.#conclude(flight, settlement);
   }
 
-  /** The flight has ended: everybody who waits here learns it, and it is open for late-comers of this moment only. */
+  /** The flight has ended: it is closed, and everybody who waits here learns how. */
   #conclude(flight: Flight, settlement: Settlement): void {
-    if (settlement.kind === 'response') {
-      flight.state = { kind: 'finished', response: settlement.response };
-      this.#linger(flight, LINGER_TURNS);
-    } else {
-      this.#close(flight);
-    }
+    this.#close(flight);
     for (const follower of flight.takeAll()) this.#end(flight, follower, settlement);
   }
 
@@ -215,7 +200,6 @@ export class Flights {
         if (!varyMatches(ending.response.vary, caller.fields)) {
           return this.arrive(caller, variantKey(flight.key, ending.response.vary, caller.fields));
         }
-        flight.answered.add(caller.connection);
         return caller.give(ending.response, null, { kind: 'collapsed' });
       case 'elect':
         return this.arrive(caller, flight.key, ending.election);
@@ -261,10 +245,6 @@ export class Flights {
       this.#close(flight);
       state.wait.abort();
     }
-  }
-
-  #linger(flight: Flight, turns: number): void {
-    setImmediate(() => (turns > 1 ? this.#linger(flight, turns - 1) : this.#close(flight)));
   }
 
   /** Nobody joins this flight any more. */

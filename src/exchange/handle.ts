@@ -39,11 +39,10 @@ export function handle(caller: Caller, options: HandleOptions): void {
 }
 
 function route(caller: Caller, options: HandleOptions): void {
-  const hosts = fieldLines(caller.fields, 'host');
-  // Two hosts are two readings of one request (RFC 9112 section 3.2): whoever sent it, nobody may guess.
-  if (hosts.length > 1) return caller.refuse('bad-request', { detail: 'More than one Host field.' });
   const target = parseTarget(caller.target);
-  // In absolute form the target's host is the host (RFC 9112 section 3.2.2).
+  const hosts = fieldLines(caller.fields, 'host');
+  const problem = hostProblem(caller.req.httpVersion, hosts, target);
+  if (problem !== null) return caller.refuse('bad-request', { detail: problem });
   const host = target.host ?? hosts[0] ?? '';
   const match = matchRule(options.rules, { method: caller.method, path: target.path, host, fields: caller.fields });
   caller.rule = match?.rule ?? null;
@@ -58,6 +57,17 @@ function route(caller: Caller, options: HandleOptions): void {
     options.observer.failed(error);
     caller.refuse('internal-error');
   });
+}
+
+/**
+ * Why a request's host cannot be read in one way only (RFC 9112 section 3.2): whoever sent it, nobody may guess. The
+ * target's host and the field's must agree, since rules and keys would go by one and the upstream by the other.
+ */
+function hostProblem(httpVersion: string, hosts: readonly string[], target: Target): string | null {
+  if (hosts.length > 1) return 'More than one Host field.';
+  if (hosts.length === 0) return httpVersion === '1.0' ? null : 'No Host field.';
+  if (target.host === null || target.host.toLowerCase() === (hosts[0] as string).toLowerCase()) return null;
+  return 'The Host field is not the host of the target.';
 }
 
 type Located = { readonly target: Target; readonly host: string; readonly params: ReadonlyMap<string, string> };

@@ -3,10 +3,11 @@
  *
  * Invariants:
  * - nothing is sent unless the lease is held at that moment, by this process's monotonic clock;
- * - the flight is settled exactly once, and before the leader's client sees the end of its answer, so that a client
- *   that repeats right after its answer never meets its own claim;
- * - the leader's client leaving does not end a call that was sent, unless the method is safe and nobody waits for it
- *   in any process;
+ * - the flight is settled exactly once, and nobody can join it any more when the first client sees the end of an
+ *   answer: whoever repeats after its answer meets neither its own claim nor an old response;
+ * - the leader's client leaving does not end the call, unless the method is safe and nobody waits for it in any process;
+ * - an exchange that gives no sign of life for longer than the upstream's own deadlines is ended, whoever holds it up: a
+ *   key is not kept by a stalled upload or by a client that does not read;
  * - a lease that was lost is not settled: what it protected belongs to somebody else now.
  */
 
@@ -25,8 +26,10 @@ import { upstreamRequest } from './passing.js';
 import { Recording } from './recording.js';
 import { upstreamProblem } from './upstream-problem.js';
 
-/** Time beyond the upstream's own deadlines after which a silent exchange keeps its lease no longer. */
+/** Time beyond the upstream's own deadlines, which its client looks after first, until a silent exchange is ended. */
 const OVERDUE_MARGIN_MS = 2_000;
+/** Turns of the event loop for which a flight that has its response can still be joined, before anybody gets it. */
+const LAST_CALL_TURNS = 2;
 /** Interval at which a settlement that the store did not take is tried again, within the lease. */
 const SETTLE_RETRY_MS = 200;
 
@@ -79,13 +82,17 @@ export class Leading implements ForwardSink {
     this.#keeper = new LeaseKeeper(options.lease, options.store, {
       claimedAtMs: options.claimedAtMs,
       until: () => this.#deadlineMs(),
-      onLost: () => this.#onLost(),
+      inOutage: options.policy.onStoreDown === 'local' ? 'unconfirmed' : 'lost',
+      onRenewed: () => this.#abandonIfAlone(),
+      onUnsure: () => options.observer.leaseLost(options.caller.route, options.lease.key),
+      onLost: () => options.flight.close(),
+      onOverdue: () => this.#onOverdue(),
     });
   }
 
-  /** Whether the lease is held for certain, so that a duplicate may join. */
-  get held(): boolean {
-    return this.#keeper.held;
+  /** Whether a duplicate in this process may join. */
+  get joinable(): boolean {
+    return this.#keeper.joinable;
   }
 
   /** This flight as its duplicates see it. */
@@ -106,11 +113,8 @@ export class Leading implements ForwardSink {
     observer.flights(caller.route, 1);
     caller.role = 'leader';
     caller.whenLeft(() => this.#onCallerLeft());
-    const request = upstreamRequest(caller, upstream);
-    if (request.content !== null && !Buffer.isBuffer(request.content)) {
-      // An upload that moves is progress; the upstream's deadline for its answer begins with the upload's end.
-      request.content.on('data', () => this.#progress());
-    }
+    // An upload that moves is progress; the upstream's deadline for its answer begins with the upload's end.
+    const request = upstreamRequest(caller, upstream, () => this.#progress());
     this.#exchange = upstream.forward(request, this, 'keyed');
   }
 
@@ -128,11 +132,9 @@ export class Leading implements ForwardSink {
   }
 
   onSend(): boolean {
-    const { caller, flight, observer } = this.#options;
-    if (!this.#keeper.held || this.#abandoning !== null) return false;
-    if (caller.gone && !flight.isAwaited() && !isSafe(caller.method)) return false;
+    if (!this.#keeper.held) return false;
     this.#progress();
-    observer.sent(caller.route);
+    this.#options.observer.sent(this.#options.caller.route);
     return true;
   }
 
@@ -191,7 +193,8 @@ export class Leading implements ForwardSink {
     const vary = { names: verdict.varyNames, digest: varyDigest(verdict.varyNames, caller.fields) };
     this.#recording = new Recording(status, reason, fields, vary, policy.maxSharedBytes);
     this.#keepMs = keepMsFor(policy, caller.method, status);
-    return true;
+    // Without the lease it will be given to those who wait here, and stored for nobody.
+    return this.#keeper.held;
   }
 
   async #finish(trailers: string[]): Promise<void> {
@@ -240,6 +243,9 @@ export class Leading implements ForwardSink {
         void this.#tellLater(settlement, keepMs, heldUntilMs);
       }
     }
+    // What was sent before the first answer went out and is still to be read belongs to this flight (a burst is accepted
+    // over several turns); what comes after belongs to the next one.
+    if (settlement.kind === 'response') await turns(LAST_CALL_TURNS);
     flight.conclude(settlement);
   }
 
@@ -269,39 +275,33 @@ export class Leading implements ForwardSink {
     if (answer === 'lost') observer.leaseLost(caller.route, lease.key);
   }
 
-  #onLost(): void {
-    const { observer, caller, lease, flight } = this.#options;
-    observer.leaseLost(caller.route, lease.key);
-    flight.close();
-  }
-
   #onCallerLeft(): void {
     if (this.#stage === 'paused') this.#resume();
     this.#abandonIfAlone();
   }
 
-  /** A call that was sent and is not safe goes on without its client; anything else ends when nobody waits for it. */
+  /** A safe call ends when nobody waits for it in any process. Any other goes on: it may matter that it was made. */
   #abandonIfAlone(): void {
     const { caller, flight } = this.#options;
     if (this.#over || this.#settling !== null || this.#abandoning !== null) return;
-    if (!caller.gone || flight.isAwaited()) return;
-    if (this.#exchange?.sent && !isSafe(caller.method)) return;
-    flight.close();
+    if (!isSafe(caller.method) || !caller.gone || flight.isAwaited()) return;
     this.#abandoning = this.#abandon();
   }
 
   async #abandon(): Promise<void> {
-    const { store, lease, observer, caller } = this.#options;
+    const { store, lease, observer, caller, flight } = this.#options;
     let answer: Held | 'awaited' = 'held';
     try {
       answer = await store.release(lease, { unlessAwaited: true });
     } catch {
       // The store is away: the lease will end by itself, a third of it after the last renewal at the latest.
     }
+    // Somebody elsewhere waits, or has begun to wait here meanwhile: the call goes on, and is looked at again later.
     if (answer === 'awaited') {
       this.#abandoning = null;
       return;
     }
+    flight.close();
     if (answer === 'lost') observer.leaseLost(caller.route, lease.key);
     this.#keeper.stop();
     this.#exchange?.abort();
@@ -331,11 +331,22 @@ export class Leading implements ForwardSink {
     this.#progressAtMs = performance.now();
   }
 
-  /** The upstream's own deadline for the next sign of life; none while it is the client that keeps it waiting. */
+  /** The deadline for the next sign of life: of the upstream, or of the client that it is kept waiting for. */
   #deadlineMs(): number {
     const { upstream } = this.#options;
-    if (this.#stage === 'paused') return Number.POSITIVE_INFINITY;
     const allowedMs = this.#stage === 'asking' ? upstream.answerDeadlineMs : upstream.bodyTimeoutMs;
     return this.#progressAtMs + allowedMs + OVERDUE_MARGIN_MS;
   }
+
+  #onOverdue(): void {
+    const sent = this.#exchange?.sent ?? false;
+    this.#exchange?.abort();
+    if (this.#stage !== 'asking') this.onFailure({ kind: 'cut', cause: 'body-timeout' });
+    else
+      this.onFailure({ kind: sent ? 'unanswered' : 'not-sent', cause: sent ? 'headers-timeout' : 'connect-timeout' });
+  }
+}
+
+async function turns(count: number): Promise<void> {
+  for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve));
 }

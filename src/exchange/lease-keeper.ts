@@ -3,7 +3,8 @@
  *
  * Invariants: the lease is renewed every third of it; it counts as held only until `leaseMs` after the last question
  * that the store answered with "held", measured on this process's monotonic clock from before the question was sent,
- * so that this process never believes in a lease longer than the store does; once lost it is lost for good.
+ * so that this process never believes in a lease longer than the store does; once lost it is lost for good; past the
+ * upstream's own deadline nothing is renewed, and the leader is told so that it ends.
  */
 
 import type { Lease } from '../core/claim.js';
@@ -14,19 +15,33 @@ export type LeaseKeeperOptions = {
   readonly claimedAtMs: number;
   /** Monotonic time (ms) past which nothing is renewed: the upstream's own deadline. Read at each renewal. */
   readonly until: () => number;
+  /**
+   * What becomes of a lease that could not be renewed for its whole length because the store is away. `lost`: it is
+   * lost. `unconfirmed`: it goes on inside this process until the store answers again (`onStoreDown: local`).
+   */
+  readonly inOutage: 'lost' | 'unconfirmed';
+  readonly onRenewed: () => void;
+  /** The store has given the key away, or may have: another leader is possible from now on. */
+  readonly onUnsure: () => void;
+  /** The lease is lost; nobody may join any more. */
   readonly onLost: () => void;
+  /** The upstream's own deadline has passed without a word from it. */
+  readonly onOverdue: () => void;
 };
 
+/** Shortest delay between two looks, milliseconds. */
+const LEAST_DELAY_MS = 10;
+
 export class LeaseKeeper {
-  readonly lease: Lease;
+  readonly #lease: Lease;
   readonly #store: Store;
   readonly #options: LeaseKeeperOptions;
   #heldUntilMs: number;
-  #state: 'keeping' | 'lost' | 'stopped' = 'keeping';
+  #state: 'keeping' | 'unconfirmed' | 'lost' | 'stopped' = 'keeping';
   #timer: NodeJS.Timeout | null = null;
 
   constructor(lease: Lease, store: Store, options: LeaseKeeperOptions) {
-    this.lease = lease;
+    this.#lease = lease;
     this.#store = store;
     this.#options = options;
     this.#heldUntilMs = options.claimedAtMs + lease.leaseMs;
@@ -36,6 +51,11 @@ export class LeaseKeeper {
   /** Whether the lease is held for certain at this moment. */
   get held(): boolean {
     return this.#state !== 'lost' && performance.now() < this.#heldUntilMs;
+  }
+
+  /** Whether a duplicate in this process may join: the lease is held, or goes on without the store. */
+  get joinable(): boolean {
+    return this.#state === 'unconfirmed' || this.held;
   }
 
   get lost(): boolean {
@@ -50,32 +70,45 @@ export class LeaseKeeper {
   /** Ends the renewals; the lease is about to be settled. */
   stop(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
-    if (this.#state === 'keeping') this.#state = 'stopped';
+    if (this.#state !== 'lost') this.#state = 'stopped';
   }
 
   #schedule(delayMs: number): void {
-    this.#timer = setTimeout(() => void this.#renew(), delayMs);
+    const untilDeadlineMs = this.#options.until() - performance.now();
+    this.#timer = setTimeout(() => void this.#renew(), Math.max(LEAST_DELAY_MS, Math.min(delayMs, untilDeadlineMs)));
   }
 
   async #renew(): Promise<void> {
     const askedAtMs = performance.now();
-    if (askedAtMs >= this.#options.until()) return;
-    const { leaseMs } = this.lease;
+    if (askedAtMs >= this.#options.until()) return this.#options.onOverdue();
+    const { leaseMs } = this.#lease;
     try {
-      const answer = await this.#store.renew(this.lease);
-      if (this.#state !== 'keeping') return;
+      const answer = await this.#store.renew(this.#lease);
+      if (this.#settled) return;
       if (answer === 'lost') return this.#lose();
+      this.#state = 'keeping';
       this.#heldUntilMs = askedAtMs + leaseMs;
       this.#schedule(leaseMs / 3);
+      this.#options.onRenewed();
     } catch {
       // The store cannot be reached. What it said last holds until the lease's own end, so ask more often until then.
-      if (this.#state !== 'keeping') return;
-      if (performance.now() >= this.#heldUntilMs) return this.#lose();
+      if (this.#settled) return;
+      if (this.#state === 'keeping' && performance.now() >= this.#heldUntilMs) {
+        if (this.#options.inOutage === 'lost') return this.#lose();
+        this.#state = 'unconfirmed';
+        this.#options.onUnsure();
+      }
       this.#schedule(Math.min(leaseMs / 10, 1_000));
     }
   }
 
+  /** Nothing is renewed any more, whatever the question under way is answered. */
+  get #settled(): boolean {
+    return this.#state === 'lost' || this.#state === 'stopped';
+  }
+
   #lose(): void {
+    if (this.#state !== 'unconfirmed') this.#options.onUnsure();
     this.#state = 'lost';
     this.#options.onLost();
   }

@@ -5,7 +5,7 @@
  * upstream cut reaches the client as a cut.
  */
 
-import { PassThrough } from 'node:stream';
+import { Transform } from 'node:stream';
 import type { Outcome } from '../core/outcome.js';
 import { clientFields, upstreamFields } from '../http/fields.js';
 import type { UpstreamFailure } from '../upstream/failure.js';
@@ -14,24 +14,29 @@ import type { Caller } from './caller.js';
 import type { ExchangeObserver } from './observer.js';
 import { upstreamProblem } from './upstream-problem.js';
 
-/** The upstream's view of a client's request. */
-export function upstreamRequest(caller: Caller, upstream: Upstream): UpstreamRequest {
-  const { req } = caller;
+/** The upstream's view of a client's request. `onUpload` is told of each piece of content that is not here yet. */
+export function upstreamRequest(caller: Caller, upstream: Upstream, onUpload?: () => void): UpstreamRequest {
+  const { httpVersion } = caller.req;
   return {
     method: caller.method,
     target: caller.target,
-    fields: upstreamFields(caller.fields, req.httpVersion, caller.peer, caller.requestId, upstream.host),
-    content: caller.content ?? (caller.announcesContent ? upload(caller) : null),
+    fields: upstreamFields(caller.fields, httpVersion, caller.requestId, upstream.host),
+    content: caller.content ?? (caller.announcesContent ? upload(caller, onUpload) : null),
   };
 }
 
 /**
  * The client's content as a stream of its own: undici destroys the stream it was given when the upstream fails, and
- * destroying the request itself would take the client's connection down before it has its answer.
+ * destroying the request itself would take the client's connection down before it has its answer. Nobody but undici may
+ * listen to this stream, or it would flow before its reader is there.
  */
-function upload(caller: Caller): PassThrough {
-  const stream = new PassThrough();
-  const { req } = caller;
+function upload({ req }: Caller, onUpload: (() => void) | undefined): Transform {
+  const stream = new Transform({
+    transform: (chunk, _encoding, next) => {
+      onUpload?.();
+      next(null, chunk);
+    },
+  });
   req.once('error', (error) => stream.destroy(error));
   req.once('aborted', () => stream.destroy(new Error('the client left during its upload')));
   req.pipe(stream);

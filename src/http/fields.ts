@@ -56,32 +56,31 @@ function namedByConnection(fields: readonly string[]): ReadonlySet<string> | nul
 }
 
 /**
- * The field lines that go upstream for a client's request. `Expect` is answered by the gateway and goes no further;
- * exactly one `X-Forwarded-For` line ends in the real peer; a request id that is absent is made by `newRequestId`.
+ * The field lines of a client's request as the upstream will know them: without connection-specific fields, with
+ * `X-Forwarded-*` as they will be sent (exactly one `X-Forwarded-For` line, ending in the real peer), and with a request
+ * id only where it was taken. Rules, keys and `Vary` read these and nothing else, so that a field which the upstream
+ * never sees cannot decide whose response somebody gets. `Expect` is answered by the gateway and goes no further.
  */
-export function upstreamFields(
-  fields: readonly string[],
-  httpVersion: string,
-  peer: Peer,
-  requestId: string,
-  host: string | null,
-): string[] {
+export function forwardedFields(fields: readonly string[], peer: Peer, requestId: string): string[] {
   const named = namedByConnection(fields);
   const out: string[] = [];
   let forwardedFor = '';
   let forwardedProto: string = peer.scheme;
   let forwardedHost: string | null = null;
+  let host: string | null = null;
   for (let i = 0; i + 1 < fields.length; i += 2) {
     const spelled = fields[i] as string;
     const value = fields[i + 1] as string;
     const name = spelled.toLowerCase();
+    if (CONNECTION_SPECIFIC.has(name) || named?.has(name)) continue;
     switch (name) {
       case 'expect':
-      case 'x-request-id':
         continue;
+      case 'x-request-id':
+        if (value !== requestId) continue;
+        break;
       case 'host':
-        forwardedHost ??= value;
-        if (host !== null) continue;
+        host ??= value;
         break;
       case 'x-forwarded-for':
         if (peer.trusted) forwardedFor = forwardedFor === '' ? value : `${forwardedFor}, ${value}`;
@@ -90,17 +89,28 @@ export function upstreamFields(
         if (peer.trusted) forwardedProto = value;
         continue;
       case 'x-forwarded-host':
+        if (peer.trusted) forwardedHost ??= value;
         continue;
     }
-    if (CONNECTION_SPECIFIC.has(name) || named?.has(name)) continue;
     out.push(spelled, value);
   }
-  if (host !== null) out.push('Host', host);
-  if (peer.trusted) forwardedHost = fieldLines(fields, 'x-forwarded-host')[0] ?? forwardedHost;
   out.push('X-Forwarded-For', forwardedFor === '' ? peer.address : `${forwardedFor}, ${peer.address}`);
   out.push('X-Forwarded-Proto', forwardedProto);
+  forwardedHost ??= host;
   if (forwardedHost !== null) out.push('X-Forwarded-Host', forwardedHost);
-  out.push('X-Request-Id', requestId, 'Via', `${httpVersion} oneflight`);
+  return out;
+}
+
+/** The field lines that go upstream: the forwarded ones, and what this hop adds. `host` replaces the client's `Host`. */
+export function upstreamFields(
+  forwarded: readonly string[],
+  httpVersion: string,
+  requestId: string,
+  host: string | null,
+): string[] {
+  const out = host === null ? [...forwarded] : [...withoutField(forwarded, 'host'), 'Host', host];
+  if (fieldLines(forwarded, 'x-request-id').length === 0) out.push('X-Request-Id', requestId);
+  out.push('Via', `${httpVersion} oneflight`);
   return out;
 }
 

@@ -19,6 +19,9 @@ import { MAX_FIELD_BYTES } from '../upstream/upstream.js';
 const KEEP_ALIVE_MS = 65_000;
 /** Longest time for the fields of one request. */
 const FIELDS_TIMEOUT_MS = 30_000;
+/** Time that refused clients have at the end to take their answer. */
+const FAREWELL_MS = 250;
+const FAREWELL_TRIES = 10;
 /** Longest request id that is taken from a client. */
 const MAX_REQUEST_ID = 200;
 
@@ -34,6 +37,8 @@ export class Listener {
   readonly #server: Server;
   readonly #options: ListenerOptions;
   readonly #callers = new Set<Caller>();
+  /** Requests by connection: pipelined ones learn of its end from here (see `Caller.connectionEnded`). */
+  readonly #byConnection = new WeakMap<Duplex, Set<Caller>>();
   #draining = false;
   #onIdle: (() => void) | null = null;
 
@@ -46,10 +51,18 @@ export class Listener {
         // Content may take as long as it moves: uploads of any size pass through.
         requestTimeout: 0,
         keepAliveTimeout: KEEP_ALIVE_MS,
+        // Refused by ourselves, in our own words.
+        requireHostHeader: false,
       },
       (req, res) => this.#onRequest(req, res),
     );
-    this.#server.on('clientError', refuseUnreadable);
+    this.#server.on('connection', (socket) => this.#onConnection(socket));
+    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+      refuseUnreadable(socket, error.code === 'ECONNRESET' ? null : (STATUS_OF_CODE[error.code ?? ''] ?? 400));
+    });
+    // A proxy for one API is no tunnel (RFC 9110 section 9.3.6).
+    this.#server.on('connect', (_req, socket) => refuseUnreadable(socket, 501));
+    this.#server.on('checkExpectation', (req, res) => this.#onRequest(req, res, 417));
   }
 
   /** Binds, and answers the URL it is bound to. Rejects when it cannot. */
@@ -82,37 +95,52 @@ export class Listener {
     this.#server.closeIdleConnections();
   }
 
-  /** Cuts whatever is left. */
-  close(): void {
+  /** Ends whatever is left: an answer that has not begun becomes a refusal, one that has is cut. */
+  async close(): Promise<void> {
     this.#server.close();
+    for (const caller of this.#callers) caller.refuse('draining');
+    // Time for the refusals to leave; whoever does not read them is not waited for.
+    for (let i = 0; i < FAREWELL_TRIES && this.#callers.size > 0; i++) {
+      await new Promise((resolve) => setTimeout(resolve, FAREWELL_MS / FAREWELL_TRIES));
+    }
     this.#server.closeAllConnections();
   }
 
-  #onRequest(req: IncomingMessage, res: ServerResponse): void {
+  #onConnection(socket: Duplex): void {
+    const callers = new Set<Caller>();
+    this.#byConnection.set(socket, callers);
+    socket.once('close', () => {
+      for (const caller of callers) caller.connectionEnded();
+    });
+  }
+
+  #onRequest(req: IncomingMessage, res: ServerResponse, refusal: 417 | null = null): void {
+    const together = this.#byConnection.get(req.socket);
     const caller = new Caller(req, res, requestIdOf(req), this.#options.peerOf(req.socket), (report) => {
       this.#callers.delete(caller);
+      together?.delete(caller);
       this.#options.over(report);
       if (this.#draining) this.#server.closeIdleConnections();
       if (this.#callers.size === 0) this.#onIdle?.();
     });
     this.#callers.add(caller);
+    together?.add(caller);
+    if (refusal !== null) return caller.refuse('bad-request', { status: refusal });
     // A connection that was kept alive may still bring a request; it is told to go elsewhere, with nothing done.
     if (this.#draining) caller.refuse('draining');
     else this.#options.handle(caller);
   }
 }
 
-/** Answers bytes that are no HTTP request, and ends their connection: what follows them cannot be read either. */
-function refuseUnreadable(error: NodeJS.ErrnoException, socket: Duplex): void {
+/** Answers what cannot be taken as a request, and ends its connection: what follows cannot be read either. */
+function refuseUnreadable(socket: Duplex, refusal: number | null): void {
   // Into a response that has begun nothing can be said any more.
   const busy = (socket as { _httpMessage?: { headersSent: boolean } })._httpMessage?.headersSent === true;
-  if (!socket.writable || error.code === 'ECONNRESET' || busy) {
+  if (!socket.writable || refusal === null || busy) {
     socket.destroy();
     return;
   }
-  const { status, fields, content } = problemMessage('bad-request', {
-    status: STATUS_OF_CODE[error.code ?? ''] ?? 400,
-  });
+  const { status, fields, content } = problemMessage('bad-request', { status: refusal });
   let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\n`;
   for (let i = 0; i + 1 < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`;
   socket.end(Buffer.concat([Buffer.from(`${head}\r\n`, 'latin1'), content]));

@@ -1,12 +1,19 @@
 import t from 'tap';
 import { fieldLines } from '../../src/core/field-lines.js';
 import { cacheStatus } from '../../src/http/cache-status.js';
-import { ageSecondsOf, clientFields, contentLengthOf, hasNoContent, upstreamFields } from '../../src/http/fields.js';
+import {
+  ageSecondsOf,
+  clientFields,
+  contentLengthOf,
+  forwardedFields,
+  hasNoContent,
+  upstreamFields,
+} from '../../src/http/fields.js';
 import { problemMessage } from '../../src/http/problem.js';
 
 const peer = { address: '192.0.2.7', scheme: 'http', trusted: false } as const;
 const sent = (fields: string[], trusted = false, host: string | null = null) =>
-  upstreamFields(fields, '1.1', { ...peer, trusted }, 'id-1', host);
+  upstreamFields(forwardedFields(fields, { ...peer, trusted }, 'id-1'), '1.1', 'id-1', host);
 
 t.test('connection-specific fields never cross, nor those that Connection names', async (t) => {
   const fields = [
@@ -94,4 +101,13 @@ t.test('a problem is whole: type, status, Proxy-Status, and Retry-After where a 
   t.same(fieldLines(problemMessage('no-route').fields, 'retry-after'), []);
   const refused = problemMessage('upstream-unreachable', { proxyError: 'connection_refused' });
   t.match(fieldLines(refused.fields, 'proxy-status')[0], /error=connection_refused/);
+});
+
+t.test('what decides about keys is what the upstream will see', async (t) => {
+  const forwarded = (fields: string[], trusted = false) => forwardedFields(fields, { ...peer, trusted }, 'id-1');
+  const planted = forwarded(['X-Tenant', 'victim', 'Connection', 'close, X-Tenant', 'X-Forwarded-For', '10.9.9.9']);
+  t.same(fieldLines(planted, 'x-tenant'), [], 'taken away by the client itself');
+  t.same(fieldLines(planted, 'x-forwarded-for'), ['192.0.2.7'], 'claimed by somebody who is not believed');
+  t.same(fieldLines(forwarded(['X-Request-Id', 'other']), 'x-request-id'), [], 'an id that was not taken');
+  t.same(fieldLines(forwarded(['X-Request-Id', 'id-1']), 'x-request-id'), ['id-1']);
 });

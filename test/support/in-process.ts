@@ -73,7 +73,7 @@ export async function startInProcess(
   await Promise.all([options.store.open(), local.open()]);
   const url = await listener.listen();
   t.teardown(async () => {
-    listener.close();
+    await listener.close();
     await upstream.destroy();
     await Promise.all([options.store.close(), local.close()]);
     if (failures.length > 0) throw failures[0];
