@@ -32,32 +32,60 @@ export type FlightRef = {
   readonly election: number;
 };
 
-/** The store's answer to "who has this key?". */
+/**
+ * The store's answer to "who has this key?". A claim whose fingerprint is not that of the key's flight is a `mismatch`
+ * before anything else is looked at, in flight and ended alike.
+ */
 export type ClaimResult =
   | { readonly kind: 'leader'; readonly lease: Lease }
   | { readonly kind: 'follower'; readonly flight: FlightRef }
   | {
       readonly kind: 'stored';
       readonly flight: string;
-      readonly response: SharedResponse;
+      readonly ended: Ended;
       /** Time since the flight was completed, by the store's clock. */
       readonly ageMs: number;
       /** Time for which it is still kept. */
       readonly ttlMs: number;
-    };
+    }
+  | { readonly kind: 'mismatch' }
+  /** A flight of which nobody knows what became holds the key, until it is settled or `ttlMs` is over. */
+  | { readonly kind: 'unknown'; readonly flight: string; readonly ttlMs: number };
+
+/** What a key can be kept with: the response, or the mere fact that there was one. */
+export type Ended =
+  | { readonly kind: 'response'; readonly response: SharedResponse }
+  /** Executed and answered; the response was too large to be kept. */
+  | { readonly kind: 'not-kept' };
 
 /**
  * How a flight ended, as its followers learn it.
  * - `response`: the upstream answered, whole, and the answer may be shared.
+ * - `not-kept`: the upstream answered, whole; the answer is gone.
  * - `failed`: nothing was executed, for certain.
  * - `unknown`: it may have been executed; nobody can say.
  * - `unshareable`: the upstream answered, and its answer is for the leader's client alone.
  */
 export type Settlement =
-  | { readonly kind: 'response'; readonly response: SharedResponse }
+  | Ended
   | { readonly kind: 'failed'; readonly election: number }
   | { readonly kind: 'unknown'; readonly election: number }
   | { readonly kind: 'unshareable'; readonly reason: string };
+
+/** A key that is taken, as operators see it. Times by the store's clock. */
+export type TakenKey = {
+  readonly key: string;
+  readonly flight: string;
+  readonly route: string;
+  readonly state: 'in-flight' | 'unknown' | 'kept';
+  readonly fence: number;
+  /** Since the flight began (in flight, unknown) or was completed (kept). */
+  readonly ageMs: number;
+  /** Until the lease passes (in flight), the key is free again (unknown), or the response is no longer kept. */
+  readonly leftMs: number;
+  /** Processes that wait for it. */
+  readonly waiting: number;
+};
 
 /** What renewal, completion and release answer: the lease was still held, or it was lost and nothing was written. */
 export type Held = 'held' | 'lost';

@@ -13,7 +13,8 @@ export const REQUEST_PROPERTIES = ['host', 'path', 'target', 'content'] as const
 
 /** Where one part of a key comes from (SPEC: key parts). */
 export type KeyPart = {
-  readonly from: (typeof KEY_SOURCES)[number];
+  /** `idempotency-key` is the default key of replay and cannot be written as a part. */
+  readonly from: (typeof KEY_SOURCES)[number] | 'idempotency-key';
   /** Field, parameter, cookie or form name; the JSON pointer of `body`; the property of `request`. Header names are lower case. */
   readonly name: string;
   /** When true, absence is a value of its own; when false it makes the key missing. */
@@ -47,6 +48,17 @@ type Keyed = {
   readonly onStoreDown: OnStoreDown;
   readonly leaseMs: number;
   readonly maxKeyBodyBytes: number;
+  /** How long an outcome that nobody knows holds the key; 0: the next request may run (`onUnknown: release`). */
+  readonly unknownForMs: number;
+  readonly forward: Forward;
+};
+
+/** Fields that tell the upstream about the flight; null: not sent. */
+export type Forward = {
+  /** Carries the fence. */
+  readonly fence: string | null;
+  /** Carries a key derived from the flight's key, the same for every attempt. */
+  readonly idempotencyKey: string | null;
 };
 
 export type PassPolicy = { readonly kind: 'pass' };
@@ -72,7 +84,23 @@ export type RejectPolicy = Keyed & {
   };
 };
 
-export type KeyedPolicy = CoalescePolicy | RejectPolicy;
+/** How equal two requests of one key must be. */
+export type FingerprintKind = 'exact' | 'canonical' | 'none';
+
+export type ReplayPolicy = Keyed & {
+  readonly kind: 'replay';
+  readonly keepMs: number;
+  /** Whether a duplicate in flight waits for the result, and how long. */
+  readonly wait: { readonly kind: 'none' } | { readonly kind: 'bounded'; readonly waitMs: number; readonly pollMs: number };
+  readonly maxSharedBytes: number;
+  readonly fingerprint: FingerprintKind;
+  /** Statuses that are not recorded and free the key. */
+  readonly release: readonly number[];
+  /** What of the content is kept: all, nothing, or the members that these JSON pointers name. */
+  readonly keepContent: { readonly kind: 'full' | 'none' } | { readonly kind: 'members'; readonly pointers: readonly string[] };
+};
+
+export type KeyedPolicy = CoalescePolicy | RejectPolicy | ReplayPolicy;
 export type Policy = PassPolicy | KeyedPolicy;
 
 export type Rule = {

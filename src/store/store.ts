@@ -7,7 +7,9 @@
  *   own owner out.
  * - Compare, then act, atomically: `renew`, `complete` and `release` compare key, flight and fence; a lease that was
  *   lost writes nothing and answers `lost`.
- * - A lease ends by itself `leaseMs` after the claim or the last renewal, by the store's clock; the key is free then.
+ * - A lease ends by itself `leaseMs` after the claim or the last renewal, by the store's clock; the key is free then, or,
+ *   with `holdMs`, its outcome is unknown for that long. Either way the old leader can write no more.
+ * - A fingerprint is compared before anything else, in flight, ended and unknown alike.
  * - No lost wake-up: whoever was told `follower` learns that flight's settlement by a push as long as the flight's
  *   leader settles it, and by the safety poll if the push was lost. A flight that vanished without a settlement
  *   (lease passed, store emptied) is `unknown` to its followers.
@@ -16,7 +18,8 @@
  * - Fences grow: a later leader of a key has a larger fence than every earlier one.
  */
 
-import type { ClaimResult, FlightRef, Held, Lease, Settlement } from '../core/claim.js';
+import type { ClaimResult, FlightRef, Held, Lease, Settlement, TakenKey } from '../core/claim.js';
+import type { SharedResponse } from '../core/sharing.js';
 
 export type ClaimRequest = {
   readonly key: string;
@@ -25,6 +28,15 @@ export type ClaimRequest = {
   readonly leaseMs: number;
   /** Stored with the flight: how many leaders of this burst failed before. */
   readonly election: number;
+  /** What the request must equal to be a duplicate; empty: its key says enough. Compared before anything else. */
+  readonly fingerprint: string;
+  /**
+   * How long an unknown outcome holds the key, ms: of this flight, should its lease pass without a settlement. 0: the
+   * key is free then.
+   */
+  readonly holdMs: number;
+  /** Name of the rule, for operators. */
+  readonly route: string;
   /** Whether the asker will wait for the flight if it is somebody else's: it is then registered for the wake-up. */
   readonly join: boolean;
 };
@@ -42,8 +54,8 @@ export interface Store {
   /** Extends the lease to `lease.leaseMs` from now. */
   renew(lease: Lease): Promise<Held>;
   /**
-   * Ends the flight and tells its followers in every process. With `keepMs` above 0 and a `response`, the response
-   * answers claims for that long; otherwise the key is free at once.
+   * Ends the flight and tells its followers in every process. With `keepMs` above 0 a `response`, a `not-kept` or an
+   * `unknown` answers claims for that long; otherwise the key is free at once.
    */
   complete(lease: Lease, settlement: Settlement, keepMs: number): Promise<Held>;
   /**
@@ -56,6 +68,16 @@ export interface Store {
    * ends by settlement or by the signal only.
    */
   settled(flight: FlightRef, options: SettledOptions): Promise<Settlement>;
+  /**
+   * Ends whatever has the key, by an operator's word: frees it, or keeps the response for `keepMs`. A leader that is
+   * still at work has lost its lease by it; followers learn the settlement (`failed` when freed).
+   */
+  settle(
+    key: string,
+    as: { readonly kind: 'free' } | { readonly kind: 'response'; readonly response: SharedResponse; readonly keepMs: number },
+  ): Promise<'settled' | 'absent'>;
+  /** The keys that are taken now, at most `limit` of them, in no order. For operators: it may walk the whole store. */
+  taken(options: { readonly state: TakenKey['state'] | 'any'; readonly limit: number }): Promise<TakenKey[]>;
   /** Resolves when the store answers, rejects with `StoreUnavailable` when it does not. */
   ping(): Promise<void>;
   /** Starts the adapter. A store that cannot be reached yet is not an error: it is `StoreUnavailable` until it can. */
