@@ -3,7 +3,8 @@
  *
  * Equal values have equal texts and different values different ones, where
  * - numbers are equal when spelled alike: `1`, `1.0` and `1e0` differ, since no one reading of them holds for every
- *   upstream, and large ones must not be rounded into each other;
+ *   upstream, and large ones must not be rounded into each other; a caller that compares values gives the spelling that
+ *   equal ones share (json-number.ts);
  * - strings are equal by value. Well-formed ones are given as UTF-8 byte text; one with a lone surrogate keeps its UTF-16
  *   code units, of which that surrogate is no byte: it meets nothing else, not even U+FFFD;
  * - objects are equal by their members, in whatever order; arrays by their elements, in order.
@@ -13,6 +14,7 @@ import { utf8ByteText } from './byte-text.js';
 import {
   CLOSE_BRACE,
   CLOSE_BRACKET,
+  type Cursor,
   endOfNumber,
   endOfString,
   endOfWord,
@@ -21,6 +23,7 @@ import {
   OPEN_BRACKET,
   QUOTE,
   skipSpace,
+  stepInto,
   stringValue,
 } from './json-lexing.js';
 import { groupElement, numberElement, textElement } from './key-text.js';
@@ -28,15 +31,19 @@ import { groupElement, numberElement, textElement } from './key-text.js';
 /** By code points, so that the halves of a pair are not meant. */
 const LONE_SURROGATE = /\p{Surrogate}/u;
 
-/** Where reading stands. */
-type Cursor = { readonly bytes: Buffer; at: number };
+/** Gives the spelling by which a number is compared. */
+export type NumberSpelling = (text: string) => string;
+
+export const asSpelled: NumberSpelling = (text) => text;
+
+type Reading = Cursor & { readonly spell: NumberSpelling };
 
 /** The canonical text of the value at `at`, in content that is known to be well-formed and not too deep. */
-export function canonicalJson(bytes: Buffer, at: number): string {
-  return value({ bytes, at });
+export function canonicalJson(bytes: Buffer, at: number, spell: NumberSpelling): string {
+  return value({ bytes, at, spell });
 }
 
-function value(cursor: Cursor): string {
+function value(cursor: Reading): string {
   const { bytes, at } = cursor;
   const first = bytes[at]!;
   if (first === QUOTE) return textElement(string(cursor));
@@ -44,7 +51,7 @@ function value(cursor: Cursor): string {
   if (first === OPEN_BRACKET) return array(cursor);
   if (first < 0x3a) {
     cursor.at = endOfNumber(bytes, at);
-    return numberElement(bytes.toString('latin1', at, cursor.at));
+    return numberElement(cursor.spell(bytes.toString('latin1', at, cursor.at)));
   }
   cursor.at = endOfWord(bytes, at);
   return String.fromCharCode(first);
@@ -60,13 +67,13 @@ function string(cursor: Cursor): string {
   return LONE_SURROGATE.test(text) ? text : utf8ByteText(text);
 }
 
-function array(cursor: Cursor): string {
+function array(cursor: Reading): string {
   const elements: string[] = [];
   while (stepInto(cursor, CLOSE_BRACKET)) elements.push(value(cursor));
   return groupElement('a', elements);
 }
 
-function object(cursor: Cursor): string {
+function object(cursor: Reading): string {
   const members: { readonly name: string; readonly value: string }[] = [];
   while (stepInto(cursor, CLOSE_BRACE)) {
     const name = string(cursor);
@@ -78,15 +85,4 @@ function object(cursor: Cursor): string {
     'o',
     members.map((member) => textElement(member.name) + member.value),
   );
-}
-
-/** Moves over the opening bracket or a comma to what follows it, or over the closing bracket: then false. */
-function stepInto(cursor: Cursor, close: number): boolean {
-  const { bytes } = cursor;
-  let at = skipSpace(bytes, cursor.at);
-  const first = bytes[at]!;
-  if (first !== close) at = skipSpace(bytes, at + 1);
-  const more = bytes[at] !== close;
-  cursor.at = more ? at : at + 1;
-  return more;
 }

@@ -1,6 +1,7 @@
 /**
  * The tokens of JSON (RFC 8259) on UTF-8 bytes: each function takes the position at which a token begins and returns
- * the one behind it, or `BAD` where the grammar is broken. Reading beyond the end meets no byte and so no token.
+ * the one behind it, or `BAD` where the grammar is broken. Reading beyond the end meets no byte and so no token. The
+ * last two functions move a cursor over content that is known to be well-formed.
  */
 
 export const BAD = -1;
@@ -116,4 +117,40 @@ export function stringValue(bytes: Buffer, start: number, end: number): string {
 export function hasEscape(bytes: Buffer, start: number, end: number): boolean {
   for (let i = start; i < end; i += 1) if (bytes[i] === BACKSLASH) return true;
   return false;
+}
+
+/** Where reading stands in well-formed content. */
+export type Cursor = { readonly bytes: Buffer; at: number };
+
+/** Moves over the opening bracket or a comma to what follows it, or over the closing bracket: then false. */
+export function stepInto(cursor: Cursor, close: number): boolean {
+  const { bytes } = cursor;
+  let at = skipSpace(bytes, cursor.at);
+  const first = bytes[at]!;
+  if (first !== close) at = skipSpace(bytes, at + 1);
+  const more = bytes[at] !== close;
+  cursor.at = more ? at : at + 1;
+  return more;
+}
+
+/** Moves over one value, however deep. */
+export function skipValue(cursor: Cursor): void {
+  const { bytes } = cursor;
+  let { at } = cursor;
+  let open = 0;
+  do {
+    const first = bytes[at]!;
+    if (first === OPEN_BRACE || first === OPEN_BRACKET) open += 1;
+    if (first === CLOSE_BRACE || first === CLOSE_BRACKET) open -= 1;
+    at = endOfToken(bytes, at);
+    if (open > 0) at = skipSpace(bytes, at);
+  } while (open > 0);
+  cursor.at = at;
+}
+
+function endOfToken(bytes: Buffer, at: number): number {
+  const first = bytes[at]!;
+  if (first === QUOTE) return endOfString(bytes, at + 1) + 1;
+  if (first === MINUS || (first >= ZERO && first <= NINE)) return endOfNumber(bytes, at);
+  return WORDS.has(first) ? endOfWord(bytes, at) : at + 1;
 }

@@ -10,7 +10,7 @@
  */
 
 import { isUtf8 } from 'node:buffer';
-import { canonicalJson } from './json-canonical.js';
+import { asSpelled, canonicalJson, type NumberSpelling } from './json-canonical.js';
 import {
   BAD,
   CLOSE_BRACE,
@@ -49,14 +49,18 @@ type Walk = {
   readonly starts: number[];
 };
 
-/** Reads the values that the pointers lead to. */
-export function readJson(content: Buffer, pointers: readonly JsonPointer[]): JsonValues {
+/** Reads the values that the pointers lead to. Numbers are equal when `spell` gives them one spelling. */
+export function readJson(
+  content: Buffer,
+  pointers: readonly JsonPointer[],
+  spell: NumberSpelling = asSpelled,
+): JsonValues {
   if (!isUtf8(content)) return MALFORMED;
   const walk: Walk = { bytes: content, names: new MemberNames(content), starts: pointers.map(() => BAD) };
   const wanted = pointers.map((pointer, slot) => ({ pointer, slot }));
   const end = walkValue(walk, skipSpace(content, 0), 0, wanted);
   if (end === BAD || skipSpace(content, end) !== content.length) return MALFORMED;
-  const values = walk.starts.map((start) => (start === BAD ? null : canonicalJson(content, start)));
+  const values = walk.starts.map((start) => (start === BAD ? null : canonicalJson(content, start, spell)));
   return { kind: 'values', values };
 }
 

@@ -8,8 +8,10 @@
 
 import { createHash } from 'node:crypto';
 import { utf8ByteText } from './byte-text.js';
+import { isEncoded } from './content-coding.js';
 import { cookieValues } from './cookie.js';
 import { fieldLines } from './field-lines.js';
+import { readIdempotencyKey } from './idempotency-key.js';
 import { type JsonValues, readJson } from './json.js';
 import { type JsonPointer, parsePointer } from './json-pointer.js';
 import { textElement, textsElement } from './key-text.js';
@@ -35,7 +37,7 @@ export type CompiledPart = Omit<KeyPart, 'name'> & {
 
 /** Makes a part ready and appends the pointer of a body part. Throws when that is none; the configuration refused it. */
 export function compilePart(part: KeyPart, pointers: JsonPointer[]): CompiledPart {
-  const label = `${part.from}: ${part.name}`;
+  const label = `${part.from === 'idempotency-key' ? 'header' : part.from}: ${part.name}`;
   if (part.from === 'body') {
     const pointer = parsePointer(part.name);
     if (pointer === null) throw new Error(`not a JSON pointer: ${part.name}`);
@@ -66,6 +68,8 @@ export class PartReader {
     switch (part.from) {
       case 'header':
         return listed(fieldLines(fields, part.name));
+      case 'idempotency-key':
+        return keyField(fields);
       case 'query':
         return listed(target.query === null ? [] : urlencodedValues(target.query, part.name));
       case 'param':
@@ -115,6 +119,11 @@ export class PartReader {
   }
 }
 
+function keyField(fields: readonly string[]): PartValue {
+  const key = readIdempotencyKey(fieldLines(fields, 'idempotency-key'));
+  return key.kind === 'key' ? text(key.value) : key;
+}
+
 function listed(values: readonly string[]): PartValue {
   return values.length === 0 ? ABSENT : { kind: 'element', element: textsElement(values) };
 }
@@ -128,10 +137,4 @@ function isForm(fields: readonly string[]): boolean {
   const [type, ...others] = fieldLines(fields, 'content-type');
   if (type === undefined || others.length > 0) return false;
   return type.split(';', 1)[0]!.trim().toLowerCase() === 'application/x-www-form-urlencoded';
-}
-
-/** Whether the content has a coding: its bytes are not what the upstream will read. */
-function isEncoded(fields: readonly string[]): boolean {
-  const codings = fieldLines(fields, 'content-encoding').flatMap((line) => line.split(','));
-  return codings.some((coding) => !['', 'identity'].includes(coding.trim().toLowerCase()));
 }

@@ -6,6 +6,14 @@
  * element is one fixed character. Lengths count code units. The digest is taken over UTF-16, which keeps every code unit.
  */
 
+import { createHash, createHmac } from 'node:crypto';
+
+/** The digest of a text: base64url of HMAC-SHA-256 with the secret, or of SHA-256 without one. */
+export function digestOf(text: string, secret: string | null): string {
+  const hash = secret === null ? createHash('sha256') : createHmac('sha256', secret);
+  return hash.update(text, 'utf16le').digest('base64url');
+}
+
 /** One text. */
 export function textElement(text: string): string {
   return `s${text.length}:${text}`;

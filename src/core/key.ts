@@ -5,15 +5,16 @@
  * one way only, key-text.ts); only the digest leaves this module; a request whose parts cannot be read for certain has
  * no key rather than one it shares.
  *
- * A key holds the policy's kind, its scope, for coalesce what else makes responses differ (method, range, conditions),
- * the caller's identity and the parts. Names of parts are not in it: rules of one scope share their keys by value.
+ * A key holds the policy's kind, its scope, what else makes responses differ where they are given to others (method,
+ * range, conditions; a lock of reject is one whatever the method), the caller's identity and the parts. Names of parts
+ * are not in it: rules of one scope share their keys by value.
  */
 
-import { createHash, createHmac } from 'node:crypto';
 import { fieldLines } from './field-lines.js';
+import { fingerprintNeedsContent } from './fingerprint.js';
 import type { JsonPointer } from './json-pointer.js';
 import { type CompiledPart, compilePart, PartReader, readsContent } from './key-part.js';
-import { groupElement, textElement, textsElement } from './key-text.js';
+import { digestOf, groupElement, textElement, textsElement } from './key-text.js';
 import type { RequestView } from './request-view.js';
 import type { KeyedPolicy } from './rule.js';
 
@@ -51,10 +52,12 @@ type CompiledKey = {
 /** Policies are frozen when loaded, so each is compiled once; a replaced one goes with its last request. */
 const compiled = new WeakMap<KeyedPolicy, CompiledKey>();
 
-/** Whether the key cannot be had without the whole content of the request. */
+/** Whether the key, or the fingerprint that goes with it, cannot be had without the whole content of the request. */
 export function needsContent(policy: KeyedPolicy): boolean {
   return (
-    policy.key.some(readsContent) || (policy.identity.kind === 'parts' && policy.identity.parts.some(readsContent))
+    (policy.kind === 'replay' && fingerprintNeedsContent(policy)) ||
+    policy.key.some(readsContent) ||
+    (policy.identity.kind === 'parts' && policy.identity.parts.some(readsContent))
   );
 }
 
@@ -79,7 +82,7 @@ export function keyOf(policy: KeyedPolicy, view: RequestView, secret: string | n
     textElement(DOMAIN),
     textElement(policy.kind),
     textElement(policy.scope),
-    policy.kind === 'coalesce' ? selectionElement(view) : ABSENT_ELEMENT,
+    policy.kind === 'reject' ? ABSENT_ELEMENT : selectionElement(view),
     identity === null ? PUBLIC_ELEMENT : groupElement('i', callers),
     groupElement('v', elements),
   ]);
@@ -105,9 +108,4 @@ function selectionElement({ method, fields }: RequestView): string {
   if (method !== 'GET' && method !== 'HEAD') return groupElement('m', [textElement(method)]);
   const selecting = SELECTING_FIELDS.map((name) => textsElement(fieldLines(fields, name)));
   return groupElement('m', [textElement(method), ...selecting]);
-}
-
-function digestOf(text: string, secret: string | null): string {
-  const hash = secret === null ? createHash('sha256') : createHmac('sha256', secret);
-  return hash.update(text, 'utf16le').digest('base64url');
 }

@@ -1,4 +1,4 @@
-/** What a key sees of a request. Nothing in it is ever changed, and nothing of it goes upstream. */
+/** What a key and a fingerprint see of a request. Nothing in it is ever changed, and nothing of it goes upstream. */
 
 import type { Target } from './target.js';
 
@@ -11,6 +11,6 @@ export type RequestView = {
   readonly fields: readonly string[];
   /** Parameters of the path, as `matchRule` gave them. */
   readonly params: ReadonlyMap<string, string>;
-  /** The whole content, empty when there is none; null only where no part of the key reads it. */
+  /** The whole content, empty when there is none; null only where neither key nor fingerprint reads it. */
   readonly content: Buffer | null;
 };
