@@ -10,7 +10,7 @@ import type { ConfigDraft } from './check.js';
 import type { Fault, FieldPath } from './fault.js';
 import { isLoopback } from './forms.js';
 import { faultAt, valueAt } from './locate.js';
-import { DEFAULT_ADMIN, DEFAULT_LISTEN } from './schema.js';
+import { DEFAULT_ADMIN, DEFAULT_LISTEN, DEFAULT_ON_UNKNOWN } from './schema.js';
 import type { Located } from './source.js';
 import { nearest } from './suggest.js';
 
@@ -35,6 +35,8 @@ export function crossCheck(draft: ConfigDraft, root: Located): Fault[] {
       ...headerFaults(route, path, root),
       ...paramFaults(route, path, root),
       ...electionFaults(route, path, root),
+      ...unknownFaults(route, path, root),
+      ...forwardFaults(route, path, root),
     );
   }
   return faults;
@@ -119,4 +121,19 @@ function electionFaults(route: RouteDraft, path: FieldPath, root: Located): Faul
   const settled = route.onLeaderFailure !== undefined || !('onLeaderFailure' in route);
   if (!settled || route.onLeaderFailure === 'elect') return [];
   return [faultAt(root, [...path, 'elections'], 'no elections without onLeaderFailure: elect')];
+}
+
+function unknownFaults(route: RouteDraft, path: FieldPath, root: Located): Fault[] {
+  if (!('unknownFor' in route) || route.unknownFor === undefined || route.policy === undefined) return [];
+  if (route.onUnknown === undefined && 'onUnknown' in route) return [];
+  if ((route.onUnknown ?? DEFAULT_ON_UNKNOWN[route.policy]) === 'hold') return [];
+  return [faultAt(root, [...path, 'unknownFor'], 'no unknownFor without onUnknown: hold')];
+}
+
+/** Two values in one field would be a list of both. */
+function forwardFaults(route: RouteDraft, path: FieldPath, root: Located): Fault[] {
+  if (!('forward' in route)) return [];
+  const { fence, idempotencyKey } = route.forward ?? {};
+  if (fence === undefined || fence.toLowerCase() !== idempotencyKey?.toLowerCase()) return [];
+  return [faultAt(root, [...path, 'forward', 'idempotencyKey'], 'another field than that of forward.fence')];
 }

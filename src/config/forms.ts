@@ -32,6 +32,23 @@ export function isMethod(text: string): boolean {
   return isToken(text) && (text === upper || !COMMON_METHODS.has(upper));
 }
 
+/**
+ * Request fields that HTTP or the gateway itself writes, or that say who is calling: another value in them would change
+ * what the request is. The first line are the connection-specific ones (RFC 9110 section 7.6.1).
+ */
+const TAKEN_FIELDS = new Set([
+  ...['connection', 'keep-alive', 'proxy-connection', 'te', 'transfer-encoding', 'upgrade', 'http2-settings'],
+  ...['content-encoding', 'content-length', 'content-range', 'content-type', 'expect', 'host', 'trailer', 'range'],
+  ...['authorization', 'proxy-authorization', 'cookie', 'cache-control', 'date'],
+  ...['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'x-request-id', 'via'],
+  ...['traceparent', 'tracestate'],
+]);
+
+/** The name of a field that the gateway may add to a request. */
+export function isFreeField(text: string): boolean {
+  return isToken(text) && !TAKEN_FIELDS.has(text.toLowerCase());
+}
+
 /** An address or a host name to listen on. */
 export function isListenHost(text: string): boolean {
   return isIP(text) !== 0 || HOST_NAME.test(text);

@@ -9,6 +9,7 @@ import {
   type Match,
   type Policy,
   type RejectPolicy,
+  type ReplayPolicy,
   type Rule,
 } from '../core/rule.js';
 import type { AdminConfig, Config, StoreConfig, UpstreamConfig } from './config.js';
@@ -16,6 +17,7 @@ import {
   type ConfigOutput,
   DEFAULT_ELECTIONS,
   DEFAULT_POLL,
+  DEFAULT_UNKNOWN_FOR,
   type KeyPartOutput,
   type RouteOutput,
   retryAfterSeconds,
@@ -86,28 +88,33 @@ function matchOf(match: RouteOutput['match']): Match {
 function policyOf(route: RouteOutput): Policy {
   if (route.policy === 'coalesce') return coalesceOf(route);
   if (route.policy === 'reject') return rejectOf(route);
+  if (route.policy === 'replay') return replayOf(route);
   return { kind: 'pass' };
 }
 
+/** The key of replay when none is written (draft-ietf-httpapi-idempotency-key-header). */
+const IDEMPOTENCY_KEY: KeyPart = { from: 'idempotency-key', name: 'idempotency-key', optional: false };
+
 function keyedOf(route: RouteOf<KeyedPolicy['kind']>) {
+  const unknownFor = route.unknownFor ?? DEFAULT_UNKNOWN_FOR[route.policy];
   return {
     scope: route.scope ?? route.name,
-    key: route.key.map(keyPartOf),
+    key: route.key?.map(keyPartOf) ?? [IDEMPOTENCY_KEY],
     identity: identityOf(route.identity),
     onMissingKey: route.onMissingKey,
     onStoreDown: route.onStoreDown,
     leaseMs: durationMs(route.lease),
     maxKeyBodyBytes: sizeBytes(route.maxKeyBody),
+    unknownForMs: route.onUnknown === 'hold' ? durationMs(unknownFor) : 0,
+    forward: { fence: route.forward.fence ?? null, idempotencyKey: route.forward.idempotencyKey ?? null },
   };
 }
 
 function coalesceOf(route: RouteOf<'coalesce'>): CoalescePolicy {
-  const wait = typeof route.wait === 'object' ? route.wait : { max: route.wait, poll: DEFAULT_POLL };
   return {
     kind: 'coalesce',
     ...keyedOf(route),
-    waitMs: durationMs(wait.max),
-    pollMs: durationMs(wait.poll),
+    ...waitOf(route.wait),
     keep: route.keep === undefined ? { kind: 'by-method' } : { kind: 'fixed', keepMs: durationMs(route.keep) },
     maxSharedBytes: sizeBytes(route.maxShared),
     onLeaderFailure:
@@ -126,6 +133,25 @@ function rejectOf(route: RouteOf<'reject'>): RejectPolicy {
     ...keyedOf(route),
     conflict: { status, retryAfter: seconds === null ? { kind: 'computed' } : { kind: 'fixed', seconds } },
   };
+}
+
+function replayOf(route: RouteOf<'replay'>): ReplayPolicy {
+  const { wait, keepContent } = route;
+  return {
+    kind: 'replay',
+    ...keyedOf(route),
+    keepMs: durationMs(route.keep),
+    wait: wait === undefined ? { kind: 'none' } : { kind: 'bounded', ...waitOf(wait) },
+    maxSharedBytes: sizeBytes(route.maxShared),
+    fingerprint: route.fingerprint,
+    release: [...new Set(route.release)],
+    keepContent: typeof keepContent === 'string' ? { kind: keepContent } : { kind: 'members', pointers: keepContent },
+  };
+}
+
+function waitOf(wait: RouteOf<'coalesce'>['wait']) {
+  const { max, poll } = typeof wait === 'object' ? wait : { max: wait, poll: DEFAULT_POLL };
+  return { waitMs: durationMs(max), pollMs: durationMs(poll) };
 }
 
 function identityOf(identity: RouteOf<KeyedPolicy['kind']>['identity']): Identity {

@@ -4,7 +4,8 @@
  * Invariants: objects are strict; nothing is transformed, so that the schema describes what people write and a JSON
  * Schema or a reference page can be made from it; the message of an issue is a noun phrase, what was expected; the
  * message of unknown fields is the comma-separated list of the known ones. Defaults that depend on something else
- * (`upstream`, `scope`, `keep`, `onUnshareable`, `unmatched`) stand in their sentence and are applied by resolve.ts.
+ * (`upstream`, `scope`, `key`, `keep`, `unknownFor`, `onUnshareable`, `unmatched`) stand in their sentence and are applied
+ * by resolve.ts.
  */
 
 import { z } from 'zod';
@@ -14,6 +15,7 @@ import { KEY_SOURCES, REQUEST_PROPERTIES } from '../core/rule.js';
 import { isToken } from '../core/token.js';
 import {
   FIELD_VALUE,
+  isFreeField,
   isHostPattern,
   isHttpOrigin,
   isListenHost,
@@ -70,6 +72,14 @@ export const DEFAULT_LISTEN = { host: '0.0.0.0', port: 8080 } as const;
 export const DEFAULT_ADMIN = { host: '127.0.0.1', port: 9090 } as const;
 export const DEFAULT_POLL = '500ms';
 export const DEFAULT_ELECTIONS = 1;
+/** Of the routes with `onUnknown: hold`. */
+export const DEFAULT_UNKNOWN_FOR = { coalesce: '5m', reject: '5m', replay: '24h' } as const;
+export const DEFAULT_ON_UNKNOWN = { coalesce: 'release', reject: 'release', replay: 'hold' } as const;
+/**
+ * Statuses that say "not done, not now" or "not you": of the caller's credentials, of time and of the connection. A repeat
+ * of the request may well be answered otherwise.
+ */
+const DEFAULT_RELEASE = [401, 407, 408, 421, 425, 429, 503];
 
 const listen = fields({
   host: listenHost.default(DEFAULT_LISTEN.host).describe('Address to accept requests on.'),
@@ -199,6 +209,20 @@ const routeFields = {
   upstream: name.optional().describe('Name of the upstream; may be left out when there is only one.'),
 };
 
+const forwardedField = text(
+  'the name of a field that is free, such as x-fence (not Host, Content-Length, connection-specific and the like)',
+  isFreeField,
+);
+
+const forward = fields({
+  fence: forwardedField.optional().describe('Field for the fence, a number that only grows per key.'),
+  idempotencyKey: forwardedField
+    .optional()
+    .describe("Field for a key derived from the flight's key, the same for every attempt."),
+})
+  .prefault({})
+  .describe('Fields that tell the upstream about the flight; none when left out.');
+
 const keyedFields = {
   scope: name
     .optional()
@@ -216,16 +240,46 @@ const keyedFields = {
     .describe("The leader's time-bound right to the key, renewed while the upstream works."),
   maxKeyBody: size('1B', '64MiB')
     .default('1MiB')
-    .describe('Largest request content that is read for a key; more is refused with 413.'),
+    .describe('Largest request content that is read for a key or a fingerprint; more is refused with 413.'),
+  unknownFor: duration('1s', '168h')
+    .optional()
+    .describe(
+      'How long an outcome that nobody knows holds the key, with onUnknown: hold; when left out 24h for replay, else 5m.',
+    ),
+  forward,
 };
+
+function onUnknown(byDefault: 'hold' | 'release') {
+  return z
+    .enum(['hold', 'release'])
+    .default(byDefault)
+    .describe(
+      'After an outcome that nobody knows: no second execution until it is settled or unknownFor passes, or the next request may run.',
+    );
+}
 
 const identity = z.union([
   z.literal('public'),
   z.array(keyPart(true)).min(1, { error: 'at least one part, or public' }),
 ]);
+const callerFields = [
+  { header: 'authorization', optional: true },
+  { header: 'cookie', optional: true },
+];
 const onStoreDown = z.enum(['local', 'pass', 'reject']);
+const maxShared = size('1B', '1GiB').default('8MiB').describe('Largest response that is kept for others.');
 
-const wait = duration('1ms', '1h');
+const waitMax = duration('1ms', '1h');
+
+function wait(afterIt: string) {
+  return z.union([
+    waitMax,
+    fields({
+      max: waitMax.default('10s').describe(`Longest time a follower waits; after it, ${afterIt}.`),
+      poll: duration('10ms', '1m').default(DEFAULT_POLL).describe('Interval of the safety re-read of the store.'),
+    }),
+  ]);
+}
 
 /** The fields of each policy's routes. A field that a policy does not have is an error there. */
 export const ROUTE_POLICIES = {
@@ -238,25 +292,13 @@ export const ROUTE_POLICIES = {
     policy: z.literal('coalesce').describe("Duplicates wait for the leader's response and get it too."),
     ...keyedFields,
     identity: identity
-      .default([
-        { header: 'authorization', optional: true },
-        { header: 'cookie', optional: true },
-      ])
+      .default(callerFields)
       .describe('The parts that separate callers; public shares responses across callers.'),
-    wait: z
-      .union([
-        wait,
-        fields({
-          max: wait.default('10s').describe('Longest time a follower waits; after it, 504.'),
-          poll: duration('10ms', '1m').default(DEFAULT_POLL).describe('Interval of the safety re-read of the store.'),
-        }),
-      ])
-      .default('10s')
-      .describe('Longest time a follower waits, or { max, poll }.'),
+    wait: wait('504').default('10s').describe('Longest time a follower waits, or { max, poll }.'),
     keep: duration('0s', '168h')
       .optional()
       .describe('How long a response answers later duplicates; when left out 5s for unsafe methods, 0s for safe ones.'),
-    maxShared: size('1B', '1GiB').default('8MiB').describe('Largest response that is kept for others.'),
+    maxShared,
     onLeaderFailure: z
       .enum(['fail', 'elect'])
       .default('fail')
@@ -268,6 +310,7 @@ export const ROUTE_POLICIES = {
     onStoreDown: onStoreDown
       .default('local')
       .describe('When the store is unreachable: go on inside this process, forward unprotected, or refuse with 503.'),
+    onUnknown: onUnknown(DEFAULT_ON_UNKNOWN.coalesce),
     onUnshareable: z
       .enum(['forward', 'fail'])
       .optional()
@@ -285,6 +328,7 @@ export const ROUTE_POLICIES = {
     onStoreDown: onStoreDown
       .default('reject')
       .describe('When the store is unreachable: go on inside this process, forward unprotected, or refuse with 503.'),
+    onUnknown: onUnknown(DEFAULT_ON_UNKNOWN.reject),
     conflict: fields({
       status: z.literal([409, 429]).default(409).describe('Status of the refusal.'),
       retryAfter: z
@@ -298,6 +342,52 @@ export const ROUTE_POLICIES = {
       .prefault({})
       .describe('The answer to a rejected duplicate.'),
   }),
+  replay: fields({
+    ...routeFields,
+    policy: z.literal('replay').describe('A repeat of a request gets the response that the first one got.'),
+    ...keyedFields,
+    key: keyedFields.key
+      .optional()
+      .describe('The parts that make two requests the same; when left out the Idempotency-Key field, quoted or not.'),
+    identity: identity
+      .default(callerFields)
+      .describe('The parts that separate callers; public replays responses across callers.'),
+    wait: wait('409')
+      .optional()
+      .describe('Longest time a repeat waits for the first one, or { max, poll }; when left out it gets 409 at once.'),
+    keep: duration('1s', '168h')
+      .default('24h')
+      .describe('How long a response answers later repeats, counted from its completion.'),
+    maxShared,
+    fingerprint: z
+      .enum(['exact', 'canonical', 'none'])
+      .default('exact')
+      .describe(
+        'What a repeat must equal, or it gets 422: method, target and content bytes, or JSON content by value, or nothing.',
+      ),
+    release: z
+      .array(wholeNumber('a status', 200, 999))
+      .default(DEFAULT_RELEASE)
+      .describe('Statuses that are not recorded and free the key, so that a repeat runs again.'),
+    keepContent: z
+      .union([
+        z.enum(['full', 'none']),
+        z
+          .array(
+            text(
+              'a JSON pointer such as /id (RFC 6901)',
+              (pointer) => pointer !== '' && parsePointer(pointer) !== null,
+            ),
+          )
+          .min(1, { error: 'at least one JSON pointer, or none' }),
+      ])
+      .default('full')
+      .describe('What of the content is kept: all, nothing, or the members that these JSON pointers name.'),
+    onStoreDown: onStoreDown
+      .default('reject')
+      .describe('When the store is unreachable: go on inside this process, forward unprotected, or refuse with 503.'),
+    onUnknown: onUnknown(DEFAULT_ON_UNKNOWN.replay),
+  }),
 };
 
 /** Seconds of `conflict.retryAfter`, or null when they are not whole or out of bounds. */
@@ -307,6 +397,7 @@ export function retryAfterSeconds(value: string | number): number | null {
 }
 
 const unknownPolicyFields = fields({
+  ...ROUTE_POLICIES.replay.shape,
   ...ROUTE_POLICIES.reject.shape,
   ...ROUTE_POLICIES.coalesce.shape,
   conflict: ROUTE_POLICIES.reject.shape.conflict,
@@ -323,7 +414,14 @@ export const configSchema = fields({
     .refine((upstreams) => Object.keys(upstreams).length > 0, { error: 'at least one upstream' })
     .describe('The APIs behind the gateway, by name.'),
   routes: z
-    .array(z.discriminatedUnion('policy', [ROUTE_POLICIES.pass, ROUTE_POLICIES.coalesce, ROUTE_POLICIES.reject]))
+    .array(
+      z.discriminatedUnion('policy', [
+        ROUTE_POLICIES.pass,
+        ROUTE_POLICIES.coalesce,
+        ROUTE_POLICIES.reject,
+        ROUTE_POLICIES.replay,
+      ]),
+    )
     .default([])
     .describe('The rules; the first that matches a request wins.'),
   unmatched: z

@@ -290,6 +290,7 @@ t.test('the example works without any variable, and without warnings', async (t)
     [
       ['session-refresh', 'coalesce'],
       ['step-proceed', 'reject'],
+      ['orders', 'replay'],
       ['catalog-item', 'coalesce'],
     ],
   );

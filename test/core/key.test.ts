@@ -3,7 +3,14 @@ import fc from 'fast-check';
 import t from 'tap';
 import { type KeyResult, keyOf, needsContent, type RequestView } from '../../src/core/key.js';
 import { groupElement, textElement, textsElement } from '../../src/core/key-text.js';
-import type { CoalescePolicy, Identity, KeyedPolicy, KeyPart, RejectPolicy } from '../../src/core/rule.js';
+import type {
+  CoalescePolicy,
+  Identity,
+  KeyedPolicy,
+  KeyPart,
+  RejectPolicy,
+  ReplayPolicy,
+} from '../../src/core/rule.js';
 import { parseTarget } from '../../src/core/target.js';
 
 const keyed = {
@@ -13,6 +20,8 @@ const keyed = {
   onStoreDown: 'local',
   leaseMs: 30_000,
   maxKeyBodyBytes: 1_048_576,
+  unknownForMs: 0,
+  forward: { fence: null, idempotencyKey: null },
 } as const;
 
 function reject(key: readonly KeyPart[], change: Partial<RejectPolicy> = {}): RejectPolicy {
@@ -34,6 +43,23 @@ function coalesce(key: readonly KeyPart[], change: Partial<CoalescePolicy> = {})
   };
 }
 
+/** By `Idempotency-Key`, unless parts are given. */
+function replay(key: readonly KeyPart[] = [idempotencyKey], change: Partial<ReplayPolicy> = {}): ReplayPolicy {
+  return {
+    ...keyed,
+    kind: 'replay',
+    key,
+    keepMs: 86_400_000,
+    wait: { kind: 'none' },
+    maxSharedBytes: 8_388_608,
+    fingerprint: 'exact',
+    release: [],
+    keepContent: { kind: 'full' },
+    ...change,
+  };
+}
+
+const idempotencyKey: KeyPart = { from: 'idempotency-key', name: 'idempotency-key', optional: false };
 const part = (from: KeyPart['from'], name: string, optional = false): KeyPart => ({ from, name, optional });
 const callers = (...parts: readonly KeyPart[]): Identity => ({ kind: 'parts', parts });
 
@@ -93,6 +119,7 @@ t.test('what a policy is and whom it separates is in its keys', async (t) => {
     [
       reject(sku),
       coalesce(sku),
+      replay(sku),
       reject(sku, { scope: 'other' }),
       reject(sku, { scope: '' }),
       reject(sku, { identity: callers() }),
@@ -133,7 +160,7 @@ t.test('rules of one scope share their keys, whatever names and sources their pa
   );
 });
 
-t.test('the method counts for coalesce and not for reject', async (t) => {
+t.test('the method counts for coalesce and replay, and not for reject', async (t) => {
   const path = [part('request', 'path')];
   const methods = ['GET', 'HEAD', 'POST', 'post', 'PUT'];
   allDifferent(
@@ -141,11 +168,24 @@ t.test('the method counts for coalesce and not for reject', async (t) => {
     methods.map((method) => keyFor(coalesce(path), { method })),
     'coalesce',
   );
+  allDifferent(
+    t,
+    methods.map((method) => keyFor(replay(path), { method })),
+    'replay',
+  );
   allEqual(
     t,
     methods.map((method) => keyFor(reject(path), { method })),
     'reject',
   );
+});
+
+t.test('ranges and conditions count for GET and HEAD of replay', async (t) => {
+  const policy = replay([part('request', 'path')]);
+  const fields = [[], ['range', 'a'], ['if-match', 'a'], ['if-match', 'b']];
+  const keys = (method: string) => fields.map((lines) => keyFor(policy, { method, fields: lines }));
+  allDifferent(t, [...keys('GET'), ...keys('HEAD')], 'GET and HEAD');
+  allEqual(t, keys('POST'), 'POST');
 });
 
 t.test('ranges and conditions count for GET and HEAD of coalesce', async (t) => {
@@ -439,6 +479,23 @@ t.test('request: host, path, target and content', async (t) => {
   );
 });
 
+t.test('Idempotency-Key: quoted or not, and nothing else', async (t) => {
+  const key = (...values: readonly string[]) =>
+    keyOf(replay(), viewOf({ fields: values.flatMap((value) => ['Idempotency-Key', value]) }), null);
+  const isOf = (asked: Asked) => keyFor(replay(), asked);
+  t.same(key('"8e03978e"'), key('8e03978e'));
+  t.not(isOf({ fields: ['idempotency-key', 'a'] }), isOf({ fields: ['idempotency-key', 'A'] }));
+  t.same(key(), { kind: 'missing', part: 'header: idempotency-key' });
+  for (const values of [[''], ['a', 'a'], ['a, b'], ['"a'], ['"a";x=1'], ['caf\xe9'], ['a'.repeat(256)]]) {
+    t.same(key(...values), { kind: 'malformed', part: 'header: idempotency-key' }, JSON.stringify(values));
+  }
+  t.equal(
+    keyFor(replay(), { fields: ['idempotency-key', '"42"'] }),
+    keyFor(replay([part('param', 'id')]), { params: new Map([['id', '42']]) }),
+    'its value is a text like others',
+  );
+});
+
 t.test('content is needed by the parts that read it, of key and identity', async (t) => {
   for (const one of [part('body', '/x'), part('form', 'x'), part('request', 'content')]) {
     t.ok(needsContent(reject([part('header', 'x'), one])));
@@ -453,6 +510,9 @@ t.test('content is needed by the parts that read it, of key and identity', async
   ];
   t.notOk(needsContent(reject(others, { identity: callers(...others) })));
   t.notOk(needsContent(reject(others)));
+  for (const fingerprint of ['exact', 'canonical'] as const) t.ok(needsContent(replay(others, { fingerprint })));
+  t.notOk(needsContent(replay(others, { fingerprint: 'none' })));
+  t.ok(needsContent(replay([part('body', '/x')], { fingerprint: 'none' })));
   const view = { ...viewOf({}), content: null };
   t.throws(() => keyOf(reject([part('body', '/x')]), view, null), /without it/);
 });
