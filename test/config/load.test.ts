@@ -6,7 +6,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { findAndLoadConfig, findConfig, type LoadResult, loadConfig } from '../../src/config/load.js';
-import type { CoalescePolicy, RejectPolicy } from '../../src/core/rule.js';
+import type { CoalescePolicy, RejectPolicy, ReplayPolicy } from '../../src/core/rule.js';
 
 const MINIMAL = 'upstreams:\n  api:\n    url: http://127.0.0.1:3000\n';
 
@@ -33,6 +33,13 @@ function coalesceOf(route: string): CoalescePolicy {
 function rejectOf(route: string): RejectPolicy {
   const policy = loaded(`${MINIMAL}routes:\n  - ${route}\n`).config.rules[0]?.policy;
   if (policy?.kind !== 'reject') throw new Error('not a reject route');
+  return policy;
+}
+
+function replayOf(fields: string): ReplayPolicy {
+  const route = `{ name: a, match: { path: "/a/:id" }, policy: replay${fields} }`;
+  const policy = loaded(`${MINIMAL}routes:\n  - ${route}\n`).config.rules[0]?.policy;
+  if (policy?.kind !== 'replay') throw new Error('not a replay route');
   return policy;
 }
 
@@ -80,7 +87,86 @@ t.test('a coalesce route gets the defaults of its policy', async (t) => {
     maxSharedBytes: 8 * 1024 * 1024,
     onLeaderFailure: { kind: 'fail' },
     onUnshareable: 'by-method',
+    unknownForMs: 0,
+    forward: { fence: null, idempotencyKey: null },
   });
+});
+
+t.test('a replay route gets the defaults of its policy: Idempotency-Key, a day, and callers kept apart', async (t) => {
+  t.same(replayOf(''), {
+    kind: 'replay',
+    scope: 'a',
+    key: [{ from: 'idempotency-key', name: 'idempotency-key', optional: false }],
+    identity: {
+      kind: 'parts',
+      parts: [
+        { from: 'header', name: 'authorization', optional: true },
+        { from: 'header', name: 'cookie', optional: true },
+      ],
+    },
+    onMissingKey: 'pass',
+    onStoreDown: 'reject',
+    leaseMs: 30_000,
+    maxKeyBodyBytes: 1024 * 1024,
+    unknownForMs: 86_400_000,
+    forward: { fence: null, idempotencyKey: null },
+    keepMs: 86_400_000,
+    wait: { kind: 'none' },
+    maxSharedBytes: 8 * 1024 * 1024,
+    fingerprint: 'exact',
+    release: [401, 407, 408, 421, 425, 429, 503],
+    keepContent: { kind: 'full' },
+  });
+});
+
+t.test('every field of a replay route arrives in its unit', async (t) => {
+  const fields =
+    ', key: [{ param: id }, { header: X-Request }], identity: public, keep: 1s, wait: { max: 3s, poll: 50ms }, ' +
+    'maxShared: 1KiB, fingerprint: canonical, release: [503, 429, 503], keepContent: [/id, /a~1b/0], ' +
+    'onStoreDown: local, onMissingKey: reject, unknownFor: 2h, lease: 5s, maxKeyBody: 2MiB, scope: orders, ' +
+    'forward: { fence: X-Fence, idempotencyKey: Idempotency-Key }';
+  t.same(replayOf(fields), {
+    kind: 'replay',
+    scope: 'orders',
+    key: [
+      { from: 'param', name: 'id', optional: false },
+      { from: 'header', name: 'x-request', optional: false },
+    ],
+    identity: { kind: 'public' },
+    onMissingKey: 'reject',
+    onStoreDown: 'local',
+    leaseMs: 5_000,
+    maxKeyBodyBytes: 2 * 1024 * 1024,
+    unknownForMs: 7_200_000,
+    forward: { fence: 'X-Fence', idempotencyKey: 'Idempotency-Key' },
+    keepMs: 1_000,
+    wait: { kind: 'bounded', waitMs: 3_000, pollMs: 50 },
+    maxSharedBytes: 1_024,
+    fingerprint: 'canonical',
+    release: [503, 429],
+    keepContent: { kind: 'members', pointers: ['/id', '/a~1b/0'] },
+  });
+  t.same(replayOf(', wait: 2s').wait, { kind: 'bounded', waitMs: 2_000, pollMs: 500 });
+  t.same(replayOf(', wait: { poll: 1s }').wait, { kind: 'bounded', waitMs: 10_000, pollMs: 1_000 });
+  t.same(replayOf(', keepContent: none').keepContent, { kind: 'none' });
+  t.same(replayOf(', release: []').release, []);
+  t.equal(replayOf(', keep: 168h').keepMs, 604_800_000);
+});
+
+t.test('an outcome that nobody knows holds the key for a while, or not at all', async (t) => {
+  const held = (policy: string) =>
+    loaded(`${MINIMAL}routes:\n  - { name: a, match: { path: /a }, key: [{ request: path }], ${policy} }\n`).config
+      .rules[0]?.policy;
+  t.match(held('policy: replay, onUnknown: release'), { unknownForMs: 0 });
+  t.match(held('policy: replay, onUnknown: hold'), { unknownForMs: 86_400_000 });
+  t.match(held('policy: replay, keep: 1h'), { unknownForMs: 86_400_000 }, 'keep is another time');
+  for (const kind of ['coalesce', 'reject']) {
+    t.match(held(`policy: ${kind}`), { kind, unknownForMs: 0 });
+    t.match(held(`policy: ${kind}, onUnknown: release`), { kind, unknownForMs: 0 });
+    t.match(held(`policy: ${kind}, onUnknown: hold`), { kind, unknownForMs: 300_000 });
+    t.match(held(`policy: ${kind}, onUnknown: hold, unknownFor: 1s`), { kind, unknownForMs: 1_000 });
+    t.match(held(`policy: ${kind}, forward: { fence: Fence }`), { forward: { fence: 'Fence', idempotencyKey: null } });
+  }
 });
 
 t.test('a reject route gets the defaults of its policy: one lock for all callers', async (t) => {
@@ -94,6 +180,8 @@ t.test('a reject route gets the defaults of its policy: one lock for all callers
     leaseMs: 30_000,
     maxKeyBodyBytes: 1024 * 1024,
     conflict: { status: 409, retryAfter: { kind: 'computed' } },
+    unknownForMs: 0,
+    forward: { fence: null, idempotencyKey: null },
   });
 });
 
@@ -181,6 +269,8 @@ drain: 0s
     maxSharedBytes: 65_536,
     onLeaderFailure: { kind: 'elect', elections: 3 },
     onUnshareable: 'forward',
+    unknownForMs: 0,
+    forward: { fence: null, idempotencyKey: null },
   });
   t.match(r?.policy, { conflict: { status: 429, retryAfter: { kind: 'fixed', seconds: 120 } } });
   t.same(p?.policy, { kind: 'pass' });

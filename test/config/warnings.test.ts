@@ -66,6 +66,55 @@ t.test('a wait beyond the deadline of its upstream is doubtful', async (t) => {
   t.same(warningsOf(coalesce('key: [{ param: id }]').replace(API, quick)), [], 'a default wait promises nothing');
 });
 
+function replay(fields: string): string {
+  return coalesce(fields).replace('policy: coalesce', 'policy: replay');
+}
+
+function messagesOf(text: string): string[] {
+  const result = loadConfig(fileOf(text), {});
+  return result.kind === 'invalid' ? [] : result.warnings.map(({ message }) => message);
+}
+
+t.test('replay across callers is doubtful, and without a fingerprint the danger is named', async (t) => {
+  t.same(warningsOf(replay('keep: 24h')), [], 'the defaults keep callers apart and compare requests');
+  t.same(warningsOf(replay('fingerprint: none')), []);
+  t.same(warningsOf(replay('identity: public')), ['6:15 routes[0].identity']);
+  t.match(messagesOf(replay('identity: public')), [/^public replays one caller's response to every caller/]);
+  t.same(warningsOf(replay('fingerprint: none\nidentity: public')), ['7:15 routes[0].identity']);
+  t.match(messagesOf(replay('fingerprint: none\nidentity: public')), [
+    /^with fingerprint: none, public answers one caller with another caller's response to a different request/,
+  ]);
+  t.same(warningsOf(replay('identity: public\nkey: [{ header: x-api-key }, { param: id }]')), []);
+});
+
+t.test('Idempotency-Key as an ordinary header is doubtful for replay', async (t) => {
+  t.same(warningsOf(replay('key: [{ param: id }, { header: Idempotency-Key }]')), ['6:36 routes[0].key[1].header']);
+  t.same(warningsOf(replay('key: [{ header: X-Idempotency-Key }]')), []);
+  t.same(warningsOf(coalesce('key: [{ header: Idempotency-Key }]')), [], 'coalesce says nothing of its own of it');
+});
+
+t.test('holding an unknown outcome for longer than a known one is doubtful, when it was written', async (t) => {
+  t.same(warningsOf(replay('keep: 1h\nunknownFor: 61m')), ['7:17 routes[0].unknownFor']);
+  t.same(warningsOf(replay('keep: 1h\nunknownFor: 1h')), []);
+  t.same(warningsOf(replay('keep: 1h')), []);
+});
+
+t.test('a list of released statuses is doubtful where it runs what was done again, or records "later"', async (t) => {
+  t.same(warningsOf(replay('release: [401, 429, 503]')), []);
+  t.same(warningsOf(replay('release: [429]')), ['6:14 routes[0].release']);
+  t.match(messagesOf(replay('release: [429]')), [/^without 503 a refusal for now is recorded/]);
+  t.match(messagesOf(replay('release: []')), [/^without 429 and 503 /]);
+  t.match(messagesOf(replay('release: [202, 429, 503]')), [/^a request that was answered with 202 was done/]);
+  t.same(warningsOf(replay('release: [204]')), ['6:14 routes[0].release'], 'one warning a field');
+});
+
+t.test('a wait of replay beyond the deadline of its upstream is doubtful', async (t) => {
+  t.same(warningsOf(replay('wait: 62001ms')), ['6:11 routes[0].wait']);
+  t.same(warningsOf(replay('wait: { poll: 1s, max: 2m }')), ['6:28 routes[0].wait.max']);
+  t.same(warningsOf(replay('wait: 62s')), []);
+  t.same(warningsOf(replay('maxShared: 1MiB')), []);
+});
+
 t.test('keeping nothing over several gateways is doubtful for methods that are not safe', async (t) => {
   const zero = (match: string, base = REDIS) =>
     warningsOf(coalesce('key: [{ param: id }]\nkeep: 0', `path: "/a/:id"${match}`).replace(API, base));
