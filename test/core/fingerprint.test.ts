@@ -106,6 +106,8 @@ t.test('method and raw target count for both, and nothing glues them', async (t)
       { method: 'POS', target: 'T/orders' },
       { method: 'POST/', target: 'orders' },
       { method: 'POSTs7:/orders', target: '' },
+      { method: 'POSTs/a', target: '/b' },
+      { method: 'POST', target: '/as/b' },
     ];
     allDifferent(
       t,
@@ -120,6 +122,26 @@ t.test('method and raw target count for both, and nothing glues them', async (t)
       `${kind}: fields do not count`,
     );
   }
+});
+
+t.test('requests meet exactly when method, target and content are equal', async () => {
+  const piece = fc
+    .array(fc.constantFrom('s', '1', ':', '/', 'a', 'b1:'), { maxLength: 4 })
+    .map((list) => list.join(''));
+  const request = fc.tuple(piece, piece, piece);
+  const kind = fc.constantFrom('exact', 'canonical');
+  fc.assert(
+    fc.property(kind, request, request, fc.nat(8), fc.nat(8), (kind, a, b, one, other) => {
+      const fingerprint = ([method = '', target = '', content = '']: readonly string[]) =>
+        of(kind, JSON.stringify([content]), { method, target });
+      // The same characters cut elsewhere are the likeliest to meet.
+      const cut = (at: number) => [a.join('').slice(0, at), a.join('').slice(at), ''];
+      const equal = (x: readonly string[], y: readonly string[]) =>
+        (JSON.stringify(x) === JSON.stringify(y)) === (fingerprint(x) === fingerprint(y));
+      return equal(a, b) && equal(a, cut(one)) && equal(cut(one), cut(other));
+    }),
+    { numRuns: 1000 },
+  );
 });
 
 t.test('exact: every byte of the content counts', async (t) => {
@@ -205,6 +227,8 @@ t.test('canonical: different values stay apart, to the last digit', async (t) =>
     '["b","a"]',
     '["as1:b"]',
     '["a1:s1:b"]',
+    '["asb","c"]',
+    '["a","bsc"]',
     '["a"]',
     '["A"]',
     '["\\ud800"]',
