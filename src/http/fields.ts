@@ -15,6 +15,20 @@ const CONNECTION_SPECIFIC: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
+/**
+ * What of a request never goes upstream: `Expect` is answered by the gateway, and `Trailer` would announce trailers
+ * that are not sent on.
+ */
+const NEVER_UPSTREAM: ReadonlySet<string> = new Set([...CONNECTION_SPECIFIC, 'expect', 'trailer']);
+
+/** Fields whose value many clients make anew for every attempt, so that they tell a retry from the request before it. */
+export const PER_ATTEMPT_FIELDS = ['x-request-id', 'x-correlation-id', 'traceparent'] as const;
+
+/** Whether a field of a request can reach the upstream, whatever the spelling of its name. */
+export function goesUpstream(name: string): boolean {
+  return !NEVER_UPSTREAM.has(name.toLowerCase());
+}
+
 /** Fields that `Connection` cannot declare connection-specific: dropping them would change what the message means. */
 const NEVER_NAMED_BY_CONNECTION: ReadonlySet<string> = new Set([
   'authorization',
@@ -56,8 +70,8 @@ function namedByConnection(fields: readonly string[]): ReadonlySet<string> | nul
 }
 
 /**
- * The field lines that go upstream for a client's request. `Expect` is answered by the gateway and goes no further;
- * exactly one `X-Forwarded-For` line ends in the real peer; a request id that is absent is made by `newRequestId`.
+ * The field lines that go upstream for a client's request. Exactly one `X-Forwarded-For` line ends in the real peer; a
+ * request id that is absent is made by `newRequestId`.
  */
 export function upstreamFields(
   fields: readonly string[],
@@ -76,7 +90,6 @@ export function upstreamFields(
     const value = fields[i + 1] as string;
     const name = spelled.toLowerCase();
     switch (name) {
-      case 'expect':
       case 'x-request-id':
         continue;
       case 'host':
@@ -92,7 +105,7 @@ export function upstreamFields(
       case 'x-forwarded-host':
         continue;
     }
-    if (CONNECTION_SPECIFIC.has(name) || named?.has(name)) continue;
+    if (NEVER_UPSTREAM.has(name) || named?.has(name)) continue;
     out.push(spelled, value);
   }
   if (host !== null) out.push('Host', host);
