@@ -91,13 +91,17 @@ export type ReplayPolicy = Keyed & {
   readonly kind: 'replay';
   readonly keepMs: number;
   /** Whether a duplicate in flight waits for the result, and how long. */
-  readonly wait: { readonly kind: 'none' } | { readonly kind: 'bounded'; readonly waitMs: number; readonly pollMs: number };
+  readonly wait:
+    | { readonly kind: 'none' }
+    | { readonly kind: 'bounded'; readonly waitMs: number; readonly pollMs: number };
   readonly maxSharedBytes: number;
   readonly fingerprint: FingerprintKind;
   /** Statuses that are not recorded and free the key. */
   readonly release: readonly number[];
   /** What of the content is kept: all, nothing, or the members that these JSON pointers name. */
-  readonly keepContent: { readonly kind: 'full' | 'none' } | { readonly kind: 'members'; readonly pointers: readonly string[] };
+  readonly keepContent:
+    | { readonly kind: 'full' | 'none' }
+    | { readonly kind: 'members'; readonly pointers: readonly string[] };
 };
 
 export type KeyedPolicy = CoalescePolicy | RejectPolicy | ReplayPolicy;

@@ -70,7 +70,15 @@ export class Flights {
     if (there !== undefined && this.#join(there, caller)) return;
     const { fingerprint } = caller;
     const policy = keyedPolicyOf(caller);
-    const flight = new Flight(key, this.#options.newFlightId(), fingerprint, caller.route, policy, election, this.#listener);
+    const flight = new Flight(
+      key,
+      this.#options.newFlightId(),
+      fingerprint,
+      caller.route,
+      policy,
+      election,
+      this.#listener,
+    );
     // While another request of this key is being claimed, one that differs from it asks for itself.
     if (!this.#open.has(key)) this.#open.set(key, flight);
     flight.add(caller);

@@ -74,7 +74,9 @@ export interface Store {
    */
   settle(
     key: string,
-    as: { readonly kind: 'free' } | { readonly kind: 'response'; readonly response: SharedResponse; readonly keepMs: number },
+    as:
+      | { readonly kind: 'free' }
+      | { readonly kind: 'response'; readonly response: SharedResponse; readonly keepMs: number },
   ): Promise<'settled' | 'absent'>;
   /** The keys that are taken now, at most `limit` of them, in no order. For operators: it may walk the whole store. */
   taken(options: { readonly state: TakenKey['state'] | 'any'; readonly limit: number }): Promise<TakenKey[]>;
