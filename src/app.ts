@@ -9,6 +9,7 @@ import type { Logger } from 'pino';
 import type { Config, StoreConfig } from './config/config.js';
 import { newFlightId } from './core/claim.js';
 import { compileRules } from './core/match.js';
+import type { Rule } from './core/rule.js';
 import { Flights } from './exchange/flights.js';
 import { handle } from './exchange/handle.js';
 import { Metrics } from './observe/metrics.js';
@@ -69,6 +70,11 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
       ? new Admin({
           config: config.admin,
           readiness,
+          flights: {
+            store,
+            keepMsOf: (route) => keepMsOfRule(config.rules.find((rule) => rule.name === route)),
+            audit: (entry) => log.warn(entry, 'settled by an operator'),
+          },
           metrics: { contentType: metrics.contentType, expose: () => metrics.expose() },
         })
       : null;
@@ -88,6 +94,12 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
     await closeAdapters();
     throw error;
   }
+}
+
+/** How long a rule keeps a response that an operator gives for it; null when it keeps none. */
+function keepMsOfRule(rule: Rule | undefined): number | null {
+  if (rule?.policy.kind === 'replay') return rule.policy.keepMs;
+  return rule?.policy.kind === 'coalesce' && rule.policy.keep.kind === 'fixed' ? rule.policy.keep.keepMs : null;
 }
 
 function openableStore(config: StoreConfig, local: MemoryStore, log: Logger): Store {

@@ -18,6 +18,8 @@ const REFRESH: CoalescePolicy = {
   onStoreDown: 'local',
   leaseMs: 5_000,
   maxKeyBodyBytes: 1_048_576,
+  unknownForMs: 0,
+  forward: { fence: null, idempotencyKey: null },
   waitMs: 3_000,
   pollMs: 500,
   keep: { kind: 'fixed', keepMs: 5_000 },
@@ -38,6 +40,8 @@ const PROCEED: RejectPolicy = {
   onStoreDown: 'reject',
   leaseMs: 30_000,
   maxKeyBodyBytes: 1_048_576,
+  unknownForMs: 0,
+  forward: { fence: null, idempotencyKey: null },
   conflict: { status: 429, retryAfter: { kind: 'computed' } },
 };
 

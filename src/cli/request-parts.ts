@@ -37,6 +37,7 @@ export function partText(part: KeyPart): string {
 export function readPart(request: Outgoing, part: KeyPart, pathPattern: string): string | null {
   const { path, query } = splitTarget(request.target);
   switch (part.from) {
+    case 'idempotency-key':
     case 'header':
       return joined(fieldLines(request.fields, part.name));
     case 'query':
@@ -64,6 +65,7 @@ export function readPart(request: Outgoing, part: KeyPart, pathPattern: string):
 export function changePart(request: Outgoing, part: KeyPart, pathPattern: string, salt: string): Outgoing {
   const { path, query } = splitTarget(request.target);
   switch (part.from) {
+    case 'idempotency-key':
     case 'header':
       return withField(request, part.name, (value) => other(value, salt));
     case 'query':

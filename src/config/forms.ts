@@ -2,6 +2,7 @@
 
 import { isIP } from 'node:net';
 import { isToken } from '../core/token.js';
+import { goesUpstream } from '../http/fields.js';
 
 /** Names of routes, scopes and upstreams: they become metric labels and parts of store keys. */
 export const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
@@ -34,11 +35,10 @@ export function isMethod(text: string): boolean {
 
 /**
  * Request fields that HTTP or the gateway itself writes, or that say who is calling: another value in them would change
- * what the request is. The first line are the connection-specific ones (RFC 9110 section 7.6.1).
+ * what the request is.
  */
 const TAKEN_FIELDS = new Set([
-  ...['connection', 'keep-alive', 'proxy-connection', 'te', 'transfer-encoding', 'upgrade', 'http2-settings'],
-  ...['content-encoding', 'content-length', 'content-range', 'content-type', 'expect', 'host', 'trailer', 'range'],
+  ...['content-encoding', 'content-length', 'content-range', 'content-type', 'host', 'http2-settings', 'range'],
   ...['authorization', 'proxy-authorization', 'cookie', 'cache-control', 'date'],
   ...['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'x-request-id', 'via'],
   ...['traceparent', 'tracestate'],
@@ -46,7 +46,7 @@ const TAKEN_FIELDS = new Set([
 
 /** The name of a field that the gateway may add to a request. */
 export function isFreeField(text: string): boolean {
-  return isToken(text) && !TAKEN_FIELDS.has(text.toLowerCase());
+  return isToken(text) && goesUpstream(text) && !TAKEN_FIELDS.has(text.toLowerCase());
 }
 
 /** An address or a host name to listen on. */

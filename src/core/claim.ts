@@ -6,7 +6,7 @@
  * belongs to exactly one flight.
  */
 
-import { randomFillSync } from 'node:crypto';
+import { createHash, randomFillSync } from 'node:crypto';
 import type { SharedResponse } from './sharing.js';
 
 /** The leader's time-bound right to a key. Renewal, completion and release compare key, flight and fence. */
@@ -104,4 +104,12 @@ export function newFlightId(): string {
   const id = pool.toString('base64url', drawn, drawn + ID_BYTES);
   drawn += ID_BYTES;
   return id;
+}
+
+/**
+ * An idempotency key for the upstream, the same for every attempt of one key: derived one way from the digest, so that
+ * it does not give away what the store's keys are called.
+ */
+export function derivedKey(key: string): string {
+  return createHash('sha256').update(`oneflight idempotency key ${key}`).digest('base64url');
 }

@@ -6,6 +6,8 @@
 /** Answers that the gateway makes itself; the table of statuses is http/problem.ts. */
 export type ProblemCode =
   | 'in-flight'
+  | 'key-reused'
+  | 'response-not-kept'
   | 'key-missing'
   | 'key-malformed'
   | 'content-too-large'
@@ -31,8 +33,8 @@ export type Role = 'leader' | 'follower' | 'none';
 export type Outcome =
   /** Forwarded by a rule without a policy, or by no rule. */
   | { readonly kind: 'passed' }
-  /** Forwarded as leader; `stored` tells whether the response was recorded for others. */
-  | { readonly kind: 'led'; readonly stored: boolean }
+  /** Forwarded as leader; `stored` tells whether the response was recorded for others. `failed`: it should have been. */
+  | { readonly kind: 'led'; readonly stored: 'yes' | 'no' | 'failed' }
   /** Follower that got the response of its leader. */
   | { readonly kind: 'collapsed' }
   /** Answered from a kept response. */

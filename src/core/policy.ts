@@ -4,7 +4,7 @@
  */
 
 import type { ClaimResult, FlightRef, Lease, Settlement } from './claim.js';
-import { type CoalescePolicy, isSafe, type KeyedPolicy, keepMsOf } from './rule.js';
+import { type CoalescePolicy, isSafe, type KeyedPolicy, keepMsOf, type ReplayPolicy } from './rule.js';
 import type { SharedResponse } from './sharing.js';
 
 export type Decision =
@@ -16,7 +16,10 @@ export type Decision =
       readonly ageMs: number;
       readonly ttlMs: number;
     }
-  | { readonly kind: 'reject'; readonly flight: FlightRef };
+  /** Refused for the flight that is under way. */
+  | { readonly kind: 'reject'; readonly flight: FlightRef }
+  /** Refused for good, or until the key is free. */
+  | { readonly kind: 'refuse'; readonly code: 'key-reused' | 'outcome-unknown' | 'response-not-kept' };
 
 /** Turns the store's answer into what happens. */
 export function decide(policy: KeyedPolicy, claim: ClaimResult): Decision {
@@ -24,10 +27,26 @@ export function decide(policy: KeyedPolicy, claim: ClaimResult): Decision {
     case 'leader':
       return { kind: 'forward', lease: claim.lease };
     case 'follower':
-      return { kind: policy.kind === 'coalesce' ? 'wait' : 'reject', flight: claim.flight };
+      return { kind: waits(policy) ? 'wait' : 'reject', flight: claim.flight };
     case 'stored':
-      return { kind: 'replay', response: claim.response, ageMs: claim.ageMs, ttlMs: claim.ttlMs };
+      if (claim.ended.kind === 'not-kept') return { kind: 'refuse', code: 'response-not-kept' };
+      return { kind: 'replay', response: claim.ended.response, ageMs: claim.ageMs, ttlMs: claim.ttlMs };
+    case 'mismatch':
+      return { kind: 'refuse', code: 'key-reused' };
+    case 'unknown':
+      return { kind: 'refuse', code: 'outcome-unknown' };
   }
+}
+
+/** Whether a duplicate of a flight waits for its end. */
+export function waits(policy: KeyedPolicy): policy is CoalescePolicy | ReplayPolicy {
+  return policy.kind === 'coalesce' || (policy.kind === 'replay' && policy.wait.kind === 'bounded');
+}
+
+/** The longest that a duplicate waits, and the interval of its safety re-read, milliseconds; null: it does not wait. */
+export function waitOf(policy: KeyedPolicy): { readonly waitMs: number; readonly pollMs: number } | null {
+  if (policy.kind === 'coalesce') return policy;
+  return policy.kind === 'replay' && policy.wait.kind === 'bounded' ? policy.wait : null;
 }
 
 /** What a follower does with the settlement of its flight. */
@@ -35,32 +54,47 @@ export type Ending =
   | { readonly kind: 'answer'; readonly response: SharedResponse }
   | { readonly kind: 'elect'; readonly election: number }
   | { readonly kind: 'forward' }
-  | { readonly kind: 'refuse'; readonly code: 'leader-failed' | 'not-shareable' };
+  | {
+      readonly kind: 'refuse';
+      readonly code: 'leader-failed' | 'not-shareable' | 'outcome-unknown' | 'response-not-kept';
+    };
 
 /** Turns a settlement into a follower's ending. Strict by default: nobody is promoted after a failed leader. */
-export function endingOf(policy: CoalescePolicy, method: string, settlement: Settlement): Ending {
+export function endingOf(policy: CoalescePolicy | ReplayPolicy, method: string, settlement: Settlement): Ending {
   switch (settlement.kind) {
     case 'response':
       return { kind: 'answer', response: settlement.response };
+    case 'not-kept':
+      return { kind: 'refuse', code: 'response-not-kept' };
     case 'failed':
-    case 'unknown': {
-      const { onLeaderFailure } = policy;
-      // After an unknown outcome the next request may run (coalesce has no hold), so an election may follow it as well.
-      if (onLeaderFailure.kind === 'elect' && settlement.election < onLeaderFailure.elections) {
-        return { kind: 'elect', election: settlement.election + 1 };
-      }
-      return { kind: 'refuse', code: 'leader-failed' };
-    }
+    case 'unknown':
+      return afterFailure(policy, settlement);
     case 'unshareable': {
       // By default only what asks for nothing but reading may be sent once more.
-      const forwards = policy.onUnshareable === 'by-method' ? isSafe(method) : policy.onUnshareable === 'forward';
+      const choice = policy.kind === 'coalesce' ? policy.onUnshareable : 'fail';
+      const forwards = choice === 'by-method' ? isSafe(method) : choice === 'forward';
       return forwards ? { kind: 'forward' } : { kind: 'refuse', code: 'not-shareable' };
     }
   }
 }
 
-/** For how long a response answers later duplicates: what the upstream answered as an error is kept for nobody. */
-export function keepMsFor(policy: CoalescePolicy, method: string, status: number): number {
+function afterFailure(
+  policy: CoalescePolicy | ReplayPolicy,
+  { kind, election }: Settlement & { kind: 'failed' | 'unknown' },
+): Ending {
+  // A held outcome is what a repeat of the request would be told; nobody may run until it is known.
+  if (kind === 'unknown' && policy.unknownForMs > 0) {
+    return { kind: 'refuse', code: policy.kind === 'replay' ? 'outcome-unknown' : 'leader-failed' };
+  }
+  // Otherwise the next request may run even after an unknown outcome, so an election may follow it as well.
+  const elections =
+    policy.kind === 'coalesce' && policy.onLeaderFailure.kind === 'elect' ? policy.onLeaderFailure.elections : 0;
+  return election < elections ? { kind: 'elect', election: election + 1 } : { kind: 'refuse', code: 'leader-failed' };
+}
+
+/** For how long a response answers later duplicates: coalesce keeps what the upstream answered as an error for nobody. */
+export function keepMsFor(policy: CoalescePolicy | ReplayPolicy, method: string, status: number): number {
+  if (policy.kind === 'replay') return policy.keepMs;
   return status >= 400 ? 0 : keepMsOf(policy, method);
 }
 

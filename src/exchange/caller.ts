@@ -53,6 +53,8 @@ export class Caller {
   upstream = '';
   /** The whole content, where it was read for the key; null when it is still in the stream. */
   content: Buffer | null = null;
+  /** What a request of the same key must equal to be its duplicate; empty: the key says enough. */
+  fingerprint = '';
   role: Role = 'none';
   /** Monotonic time (ms) since when it waits for the end of a flight, over elections too. */
   waitingSinceMs: number | null = null;
@@ -176,10 +178,10 @@ export class Caller {
     this.#res.destroy();
   }
 
-  /** Gives a recorded response. `ageMs` is null for a flight's own followers. */
-  give(response: SharedResponse, ageMs: number | null, outcome: Outcome): void {
+  /** Gives a recorded response. `ageMs` is null for a flight's own followers; `added` are field lines of this copy. */
+  give(response: SharedResponse, ageMs: number | null, outcome: Outcome, added: readonly string[] = []): void {
     if (this.gone || this.begun) return;
-    let fields = response.fields as string[];
+    let fields = [...response.fields, ...added];
     if (ageMs !== null) {
       const age = ageSecondsOf(fields) + Math.floor(ageMs / 1000);
       fields = [...withoutField(fields, 'age'), 'Age', String(age)];

@@ -5,6 +5,7 @@
  * one timer serves all of them.
  */
 
+import { waitOf } from '../core/policy.js';
 import type { KeyedPolicy } from '../core/rule.js';
 import type { Caller } from './caller.js';
 import type { Leading } from './leading.js';
@@ -30,6 +31,10 @@ export type FlightListener = {
 export class Flight {
   readonly key: string;
   readonly id: string;
+  /** What a duplicate must equal; empty: its key says enough. */
+  readonly fingerprint: string;
+  /** Name of the opener's rule. */
+  readonly route: string;
   readonly policy: KeyedPolicy;
   readonly election: number;
   state: FlightState = { kind: 'claiming' };
@@ -37,9 +42,19 @@ export class Flight {
   readonly #listener: FlightListener;
   #timer: NodeJS.Timeout | null = null;
 
-  constructor(key: string, id: string, policy: KeyedPolicy, election: number, listener: FlightListener) {
+  constructor(
+    key: string,
+    id: string,
+    fingerprint: string,
+    route: string,
+    policy: KeyedPolicy,
+    election: number,
+    listener: FlightListener,
+  ) {
     this.key = key;
     this.id = id;
+    this.fingerprint = fingerprint;
+    this.route = route;
     this.policy = policy;
     this.election = election;
     this.#listener = listener;
@@ -120,6 +135,8 @@ export class Flight {
 /** Monotonic time (ms) at which a waiter's patience ends, by its own rule; without a wait, never. */
 function deadlineMs(caller: Caller): number {
   const policy = caller.rule?.policy;
-  if (policy?.kind !== 'coalesce' || caller.waitingSinceMs === null) return Number.POSITIVE_INFINITY;
-  return caller.waitingSinceMs + policy.waitMs;
+  const wait = policy === undefined || policy.kind === 'pass' ? null : waitOf(policy);
+  return wait === null || caller.waitingSinceMs === null
+    ? Number.POSITIVE_INFINITY
+    : caller.waitingSinceMs + wait.waitMs;
 }

@@ -9,8 +9,8 @@
 
 import type { ClaimResult, FlightRef, Lease, Settlement } from '../core/claim.js';
 import type { BypassReason } from '../core/outcome.js';
-import { type Decision, decide, endingOf, retryAfterSeconds } from '../core/policy.js';
-import type { CoalescePolicy, KeyedPolicy } from '../core/rule.js';
+import { type Decision, decide, endingOf, retryAfterSeconds, waitOf, waits } from '../core/policy.js';
+import type { KeyedPolicy, RejectPolicy } from '../core/rule.js';
 import { variantKey, varyMatches } from '../core/sharing.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 import type { Upstream } from '../upstream/upstream.js';
@@ -20,6 +20,9 @@ import { Leading } from './leading.js';
 import type { ExchangeObserver } from './observer.js';
 import { pass } from './passing.js';
 
+const PLAIN_CONFLICT = { status: 409, retryAfter: { kind: 'computed' } } as const satisfies RejectPolicy['conflict'];
+/** Only policies with a wait follow; this stands for the interval of one that does not. */
+const WITHOUT_POLL_MS = 500;
 /** Weight of the newest value in the moving average of latencies. */
 const LATENCY_WEIGHT = 0.2;
 
@@ -65,8 +68,19 @@ export class Flights {
   arrive(caller: Caller, key: string, election = 0): void {
     const there = this.#open.get(key);
     if (there !== undefined && this.#join(there, caller)) return;
-    const flight = new Flight(key, this.#options.newFlightId(), keyedPolicyOf(caller), election, this.#listener);
-    this.#open.set(key, flight);
+    const { fingerprint } = caller;
+    const policy = keyedPolicyOf(caller);
+    const flight = new Flight(
+      key,
+      this.#options.newFlightId(),
+      fingerprint,
+      caller.route,
+      policy,
+      election,
+      this.#listener,
+    );
+    // While another request of this key is being claimed, one that differs from it asks for itself.
+    if (!this.#open.has(key)) this.#open.set(key, flight);
     flight.add(caller);
     this.#claim(flight).catch((error) => {
       this.#options.observer.failed(error);
@@ -83,15 +97,20 @@ export class Flights {
   /** False when the flight cannot be joined any more. */
   #join(flight: Flight, caller: Caller): boolean {
     const { state } = flight;
-    if (state.kind === 'leading') {
-      if (!state.leading.joinable) {
-        this.#close(flight);
-        return false;
-      }
-      if (flight.policy.kind === 'reject') {
-        this.#refuseDuplicate(caller, state.leading.ref);
-        return true;
-      }
+    const same = flight.fingerprint === caller.fingerprint;
+    if (state.kind === 'claiming' && !same) return false;
+    if (state.kind === 'leading' && !state.leading.joinable) {
+      this.#close(flight);
+      return false;
+    }
+    // What differs is told so before it is told that something is under way.
+    if (!same) {
+      caller.refuse('key-reused');
+      return true;
+    }
+    if (state.kind === 'leading' && !waits(flight.policy)) {
+      this.#refuseDuplicate(caller, state.leading.ref);
+      return true;
     }
     if (state.kind !== 'claiming') caller.role = 'follower';
     flight.add(caller);
@@ -99,8 +118,17 @@ export class Flights {
   }
 
   async #claim(flight: Flight): Promise<void> {
-    const { key, policy, election } = flight;
-    const request = { key, flight: flight.id, leaseMs: policy.leaseMs, election, join: policy.kind === 'coalesce' };
+    const { key, policy, election, fingerprint } = flight;
+    const request = {
+      key,
+      flight: flight.id,
+      fingerprint,
+      route: flight.route,
+      leaseMs: policy.leaseMs,
+      holdMs: policy.unknownForMs,
+      election,
+      join: waits(policy),
+    };
     const claimedAtMs = performance.now();
     let { store } = this.#options;
     let claim: ClaimResult;
@@ -125,6 +153,10 @@ export class Flights {
       case 'reject':
         this.#close(flight);
         for (const seeker of flight.takeAll()) this.#refuseDuplicate(seeker, decision.flight);
+        return;
+      case 'refuse':
+        this.#close(flight);
+        for (const seeker of flight.takeAll()) refuseRepeat(seeker, decision.code);
         return;
       case 'replay':
         this.#close(flight);
@@ -162,7 +194,7 @@ export class Flights {
     });
     this.#leading.add(leading);
     flight.state = { kind: 'leading', leading };
-    if (flight.policy.kind === 'coalesce') flight.markFollowers();
+    if (waits(flight.policy)) flight.markFollowers();
     else for (const seeker of flight.takeAll()) this.#refuseDuplicate(seeker, leading.ref);
     leading.start();
   }
@@ -172,7 +204,7 @@ export class Flights {
     const wait = new AbortController();
     flight.state = { kind: 'following', wait };
     flight.markFollowers();
-    const { pollMs } = flight.policy as CoalescePolicy;
+    const pollMs = waitOf(flight.policy)?.pollMs ?? WITHOUT_POLL_MS;
     if (!flight.awaited) return this.#close(flight);
     let settlement: Settlement;
     try {
@@ -193,25 +225,31 @@ export class Flights {
   #end(flight: Flight, caller: Caller, settlement: Settlement): void {
     const policy = keyedPolicyOf(caller);
     // Nobody can wait for the flight of a policy that refuses duplicates; a kept promise is cheaper than a cast.
-    if (policy.kind !== 'coalesce') return caller.refuse('internal-error');
+    if (!waits(policy)) return caller.refuse('internal-error');
     const ending = endingOf(policy, caller.method, settlement);
     switch (ending.kind) {
       case 'answer':
         if (!varyMatches(ending.response.vary, caller.fields)) {
           return this.arrive(caller, variantKey(flight.key, ending.response.vary, caller.fields));
         }
-        return caller.give(ending.response, null, { kind: 'collapsed' });
+        return caller.give(
+          ending.response,
+          policy.kind === 'replay' ? 0 : null,
+          { kind: 'collapsed' },
+          policy.kind === 'replay' ? replayFields(policy.keepMs) : [],
+        );
       case 'elect':
         return this.arrive(caller, flight.key, ending.election);
       case 'forward':
         return this.#bypass(caller, 'not-shareable');
       case 'refuse':
-        return caller.refuse(ending.code);
+        return ending.code === 'outcome-unknown' ? refuseRepeat(caller, ending.code) : caller.refuse(ending.code);
     }
   }
 
   #replay(caller: Caller, key: string, { response, ageMs, ttlMs }: Decision & { kind: 'replay' }): void {
-    if (varyMatches(response.vary, caller.fields)) caller.give(response, ageMs, { kind: 'hit', ttlMs });
+    const added = keyedPolicyOf(caller).kind === 'replay' ? replayFields(ttlMs) : [];
+    if (varyMatches(response.vary, caller.fields)) caller.give(response, ageMs, { kind: 'hit', ttlMs }, added);
     else this.arrive(caller, variantKey(key, response.vary, caller.fields));
   }
 
@@ -229,8 +267,7 @@ export class Flights {
 
   #refuseDuplicate(caller: Caller, flight: FlightRef): void {
     const policy = keyedPolicyOf(caller);
-    if (policy.kind !== 'reject') return caller.refuse('in-flight');
-    const { status, retryAfter } = policy.conflict;
+    const { status, retryAfter } = policy.kind === 'reject' ? policy.conflict : PLAIN_CONFLICT;
     const seconds =
       retryAfter.kind === 'fixed'
         ? retryAfter.seconds
@@ -263,4 +300,15 @@ function keyedPolicyOf(caller: Caller): KeyedPolicy {
   const policy = caller.rule?.policy;
   if (policy === undefined || policy.kind === 'pass') throw new Error('a request without a policy has no flight');
   return policy;
+}
+
+/** A repeat of what is held or done is told so with 409; the first caller of an unknown outcome had 504. */
+function refuseRepeat(caller: Caller, code: 'key-reused' | 'outcome-unknown' | 'response-not-kept'): void {
+  caller.refuse(code, code === 'outcome-unknown' ? { status: 409 } : {});
+}
+
+/** What tells a replay from the first answer (draft-ietf-httpapi-idempotency-key-header), and until when it can be had. */
+function replayFields(ttlMs: number): string[] {
+  const expires = new Date(Date.now() + ttlMs).toUTCString();
+  return ['Idempotent-Replayed', 'true', 'Idempotency-Expires', expires];
 }

@@ -4,6 +4,7 @@
  */
 
 import { fieldLines } from '../core/field-lines.js';
+import { fingerprintOf } from '../core/fingerprint.js';
 import { keyOf, needsContent } from '../core/key.js';
 import { matchRule, type RuleTable } from '../core/match.js';
 import type { ProblemCode } from '../core/outcome.js';
@@ -81,9 +82,14 @@ async function keyed(caller: Caller, policy: KeyedPolicy, located: Located, opti
   }
   const view = { method: caller.method, fields: caller.fields, content: caller.content, ...located };
   const key = keyOf(policy, view, options.secret);
-  if (key.kind === 'key') return options.flights.arrive(caller, key.digest);
+  if (key.kind === 'key') {
+    if (policy.kind === 'replay') caller.fingerprint = fingerprintOf(policy, view, options.secret);
+    return options.flights.arrive(caller, key.digest);
+  }
   const reason: ProblemCode & `key-${string}` = key.kind === 'missing' ? 'key-missing' : 'key-malformed';
   // The part is named as the configuration names it; its value is the client's and stays out of every answer and log.
-  if (policy.onMissingKey === 'reject') return caller.refuse(reason, { detail: `Key part "${key.part}".` });
+  // A malformed Idempotency-Key is refused whatever the rule says: its sender believes to be protected.
+  const believed = key.kind === 'malformed' && policy.kind === 'replay';
+  if (policy.onMissingKey === 'reject' || believed) return caller.refuse(reason, { detail: `Key part "${key.part}".` });
   pass(caller, options.upstreamOf((caller.rule as Rule).upstream), { kind: 'bypassed', reason }, options.observer);
 }

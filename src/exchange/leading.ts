@@ -11,11 +11,12 @@
  * - a lease that was lost is not settled: what it protected belongs to somebody else now.
  */
 
-import type { FlightRef, Held, Lease, Settlement } from '../core/claim.js';
+import { derivedKey, type FlightRef, type Held, type Lease, type Settlement } from '../core/claim.js';
+import { keptContent } from '../core/keep-content.js';
 import { keepMsFor } from '../core/policy.js';
-import { isSafe, type KeyedPolicy } from '../core/rule.js';
-import { judge, varyDigest } from '../core/sharing.js';
-import { clientFields, contentLengthOf, hasNoContent } from '../http/fields.js';
+import { isSafe, type KeyedPolicy, type ReplayPolicy } from '../core/rule.js';
+import { judge, type SharedResponse, varyDigest } from '../core/sharing.js';
+import { clientFields, contentLengthOf, hasNoContent, withoutField } from '../http/fields.js';
 import type { Store } from '../store/store.js';
 import type { UpstreamFailure } from '../upstream/failure.js';
 import type { Exchange, ForwardSink, Upstream } from '../upstream/upstream.js';
@@ -30,6 +31,8 @@ import { upstreamProblem } from './upstream-problem.js';
 const OVERDUE_MARGIN_MS = 2_000;
 /** Turns of the event loop for which a flight that has its response can still be joined, before anybody gets it. */
 const LAST_CALL_TURNS = 2;
+/** Largest response that is held back whole until the store has it, so that its fields can say whether it was recorded. */
+const HELD_BACK_BYTES = 65_536;
 /** Interval at which a settlement that the store did not take is tried again, within the lease. */
 const SETTLE_RETRY_MS = 200;
 
@@ -72,6 +75,12 @@ export class Leading implements ForwardSink {
   #progressAtMs = performance.now();
   #stage: 'asking' | 'answering' | 'paused' = 'asking';
   #keepMs = 0;
+  /** What becomes of the key at the upstream's end of message, when there is no record. */
+  #unrecorded: 'unshareable' | 'not-kept' | 'freed' = 'unshareable';
+  /** The head of an answer that goes out whole, when it is settled. */
+  #head: { readonly status: number; readonly reason: string; readonly fields: string[] } | null = null;
+  /** Whether the store took the settlement. */
+  #told = false;
   #settling: Promise<void> | null = null;
   #abandoning: Promise<void> | null = null;
   /** The exchange is over: whatever its upstream still says comes too late. */
@@ -114,8 +123,18 @@ export class Leading implements ForwardSink {
     caller.role = 'leader';
     caller.whenLeft(() => this.#onCallerLeft());
     // An upload that moves is progress; the upstream's deadline for its answer begins with the upload's end.
-    const request = upstreamRequest(caller, upstream, () => this.#progress());
+    const request = upstreamRequest(caller, upstream, () => this.#progress(), this.#added());
     this.#exchange = upstream.forward(request, this, 'keyed');
+  }
+
+  /** What the rule tells the upstream about the flight. */
+  #added(): readonly string[] {
+    const { policy, lease } = this.#options;
+    const { fence, idempotencyKey } = policy.forward;
+    const added: string[] = [];
+    if (fence !== null) added.push(fence, String(lease.fence));
+    if (idempotencyKey !== null) added.push(idempotencyKey, derivedKey(lease.key));
+    return added;
   }
 
   /** To be called when a follower left: if that was the last one, a safe call may be worth ending. */
@@ -149,19 +168,27 @@ export class Leading implements ForwardSink {
     this.#progress();
     const passed = clientFields(fields);
     this.#expectedBytes = hasNoContent(caller.method, status) ? 0 : contentLengthOf(passed);
-    const stored = this.#judge(status, reason, passed);
+    this.#record(status, reason, passed);
+    if (this.#holdsBack()) {
+      this.#head = { status, reason, fields: passed };
+      return;
+    }
+    // Without the lease it will be given to those who wait here, and stored for nobody.
+    const stored = this.#recording !== null && this.#keeper.held ? 'yes' : 'no';
     caller.begin(status, reason, passed, { kind: 'led', stored });
     if (this.#expectedBytes === 0) caller.hold();
   }
 
   onContent(chunk: Buffer): boolean {
-    const { caller } = this.#options;
+    const { caller, policy } = this.#options;
     this.#progress();
     this.#receivedBytes += chunk.length;
     if (this.#recording !== null && !this.#recording.add(chunk)) {
       this.#recording = null;
-      void this.#settle({ kind: 'unshareable', reason: 'too-large' }, 0);
+      this.#unrecorded = policy.kind === 'replay' ? 'not-kept' : 'unshareable';
+      if (policy.kind === 'coalesce') void this.#settle({ kind: 'unshareable', reason: 'too-large' }, 0);
     }
+    if (this.#head !== null) return true;
     if (this.#expectedBytes !== null && this.#receivedBytes >= this.#expectedBytes) {
       this.#lastChunk = chunk;
       caller.hold();
@@ -181,20 +208,36 @@ export class Leading implements ForwardSink {
     void this.#fail(failure).catch(this.#options.observer.failed);
   }
 
-  /** Decides about sharing at the response's fields; answers whether it is recorded for others. */
-  #judge(status: number, reason: string, fields: string[]): boolean {
+  /** Decides at the response's fields what is recorded for others. */
+  #record(status: number, reason: string, fields: string[]): void {
     const { policy, caller } = this.#options;
-    if (policy.kind !== 'coalesce') return false;
+    if (policy.kind === 'reject') return;
+    this.#keepMs = keepMsFor(policy, caller.method, status);
+    if (policy.kind === 'replay') return this.#recordReplay(policy, status, reason, fields);
     const verdict = judge(policy, status, fields, this.#expectedBytes);
     if (verdict.kind === 'unshareable') {
       void this.#settle({ kind: 'unshareable', reason: verdict.reason }, 0);
-      return false;
+      return;
     }
     const vary = { names: verdict.varyNames, digest: varyDigest(verdict.varyNames, caller.fields) };
     this.#recording = new Recording(status, reason, fields, vary, policy.maxSharedBytes);
-    this.#keepMs = keepMsFor(policy, caller.method, status);
-    // Without the lease it will be given to those who wait here, and stored for nobody.
-    return this.#keeper.held;
+  }
+
+  #recordReplay(policy: ReplayPolicy, status: number, reason: string, fields: string[]): void {
+    if (policy.release.includes(status)) this.#unrecorded = 'freed';
+    else if (this.#expectedBytes !== null && this.#expectedBytes > policy.maxSharedBytes) this.#unrecorded = 'not-kept';
+    else this.#recording = new Recording(status, reason, replayable(fields), NO_VARY, policy.maxSharedBytes);
+  }
+
+  /** A repeat of a replayed request must not be mistaken: whether the answer was recorded is told where it can be. */
+  #holdsBack(): boolean {
+    const { policy } = this.#options;
+    return (
+      policy.kind === 'replay' &&
+      this.#recording !== null &&
+      this.#expectedBytes !== null &&
+      this.#expectedBytes <= Math.min(HELD_BACK_BYTES, policy.maxSharedBytes)
+    );
   }
 
   async #finish(trailers: string[]): Promise<void> {
@@ -203,23 +246,33 @@ export class Leading implements ForwardSink {
     await this.#abandoning;
     if (this.#over) return;
     const latencyMs = performance.now() - this.#startedAtMs;
-    if (this.#recording !== null) {
-      await this.#settle({ kind: 'response', response: this.#recording.finish(trailers) }, this.#keepMs);
-    } else {
-      await this.#settle({ kind: 'unshareable', reason: 'not-recorded' }, 0);
+    const recorded = this.#recording?.finish(trailers) ?? null;
+    await this.#settle(this.#settlementOf(recorded), this.#keepMs);
+    if (this.#head !== null && recorded !== null) {
+      const { status, reason, fields } = this.#head;
+      caller.begin(status, reason, fields, { kind: 'led', stored: this.#told ? 'yes' : 'failed' });
+      caller.hold();
+      this.#lastChunk = recorded.content.length > 0 ? recorded.content : null;
     }
     caller.end(this.#lastChunk, trailers);
     this.#end(latencyMs);
   }
 
+  #settlementOf(recorded: SharedResponse | null): Settlement {
+    const { policy, flight } = this.#options;
+    if (recorded !== null) return { kind: 'response', response: kept(policy, recorded) };
+    if (this.#unrecorded === 'freed') return { kind: 'failed', election: flight.election };
+    return this.#unrecorded === 'not-kept' ? { kind: 'not-kept' } : { kind: 'unshareable', reason: 'not-recorded' };
+  }
+
   async #fail(failure: UpstreamFailure): Promise<void> {
-    const { caller, flight } = this.#options;
+    const { caller, flight, policy } = this.#options;
     if (caller.begun) caller.cut();
     await this.#abandoning;
     if (this.#over) return;
     this.#recording = null;
     const kind = failure.kind === 'not-sent' ? 'failed' : 'unknown';
-    await this.#settle({ kind, election: flight.election }, 0);
+    await this.#settle({ kind, election: flight.election }, kind === 'unknown' ? policy.unknownForMs : 0);
     const { code, proxyError } = upstreamProblem(failure, true);
     caller.refuse(code, { proxyError });
     this.#end(null);
@@ -251,9 +304,9 @@ export class Leading implements ForwardSink {
 
   #tell(settlement: Settlement, keepMs: number): Promise<Held | 'awaited'> {
     const { policy, store, lease } = this.#options;
-    return policy.kind === 'coalesce'
-      ? store.complete(lease, settlement, keepMs)
-      : store.release(lease, { unlessAwaited: false });
+    // What nobody waits for and nothing is kept of needs no more than its key to be freed.
+    const plain = policy.kind === 'reject' && (settlement.kind !== 'unknown' || keepMs === 0);
+    return plain ? store.release(lease, { unlessAwaited: false }) : store.complete(lease, settlement, keepMs);
   }
 
   /** The store was away: nobody here waits for it, but followers elsewhere and the next request do, within the lease. */
@@ -272,6 +325,7 @@ export class Leading implements ForwardSink {
 
   #onSettled(answer: Held | 'awaited'): void {
     const { observer, caller, lease } = this.#options;
+    this.#told = answer === 'held';
     if (answer === 'lost') observer.leaseLost(caller.route, lease.key);
   }
 
@@ -349,4 +403,17 @@ export class Leading implements ForwardSink {
 
 async function turns(count: number): Promise<void> {
   for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve));
+}
+
+const NO_VARY = { names: [], digest: '' } as const;
+
+/** What a replay may repeat: not the cookies of the first answer, nor its date (draft-ietf-httpapi-idempotency-key-header). */
+function replayable(fields: readonly string[]): string[] {
+  return withoutField(withoutField(fields, 'set-cookie'), 'date');
+}
+
+/** What of a recorded response is given to others. */
+function kept(policy: KeyedPolicy, response: SharedResponse): SharedResponse {
+  if (policy.kind !== 'replay' || policy.keepContent.kind === 'full') return response;
+  return { ...response, ...keptContent(policy.keepContent, response.content, response.fields), trailers: [] };
 }

@@ -7,20 +7,30 @@
 
 import { Transform } from 'node:stream';
 import type { Outcome } from '../core/outcome.js';
-import { clientFields, upstreamFields } from '../http/fields.js';
+import { clientFields, upstreamFields, withoutField } from '../http/fields.js';
 import type { UpstreamFailure } from '../upstream/failure.js';
 import type { Exchange, ForwardSink, Upstream, UpstreamRequest } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
 import type { ExchangeObserver } from './observer.js';
 import { upstreamProblem } from './upstream-problem.js';
 
-/** The upstream's view of a client's request. `onUpload` is told of each piece of content that is not here yet. */
-export function upstreamRequest(caller: Caller, upstream: Upstream, onUpload?: () => void): UpstreamRequest {
+/**
+ * The upstream's view of a client's request. `onUpload` is told of each piece of content that is not here yet; `added`
+ * are field lines that replace the client's of the same names.
+ */
+export function upstreamRequest(
+  caller: Caller,
+  upstream: Upstream,
+  onUpload?: () => void,
+  added: readonly string[] = [],
+): UpstreamRequest {
   const { httpVersion } = caller.req;
+  let fields = upstreamFields(caller.fields, httpVersion, caller.requestId, upstream.host);
+  for (let i = 0; i < added.length; i += 2) fields = withoutField(fields, (added[i] as string).toLowerCase());
   return {
     method: caller.method,
     target: caller.target,
-    fields: upstreamFields(caller.fields, httpVersion, caller.requestId, upstream.host),
+    fields: added.length === 0 ? fields : [...fields, ...added],
     content: caller.content ?? (caller.announcesContent ? upload(caller, onUpload) : null),
   };
 }

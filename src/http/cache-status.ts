@@ -2,13 +2,19 @@
 
 import type { Outcome } from '../core/outcome.js';
 
+const LED = {
+  yes: 'oneflight; fwd=miss; stored',
+  no: 'oneflight; fwd=miss',
+  failed: 'oneflight; fwd=miss; detail=not-stored',
+} as const;
+
 /** The field value, or null for traffic of no policy. */
 export function cacheStatus(outcome: Outcome): string | null {
   switch (outcome.kind) {
     case 'passed':
       return null;
     case 'led':
-      return outcome.stored ? 'oneflight; fwd=miss; stored' : 'oneflight; fwd=miss';
+      return LED[outcome.stored];
     case 'collapsed':
       return 'oneflight; fwd=miss; collapsed';
     case 'hit':

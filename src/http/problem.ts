@@ -16,6 +16,8 @@ type Entry = {
 /** Each line argued by its RFC: 4xx where the client can do something about it, 5xx where it cannot. */
 const PROBLEMS: Readonly<Record<ProblemCode, Entry>> = {
   'in-flight': entry(409, 'The same operation is in progress', 'http_request_denied', true),
+  'key-reused': entry(422, 'The key was used for a different request', 'http_request_error'),
+  'response-not-kept': entry(409, 'The operation was executed; its response was not kept', 'http_request_denied'),
   'key-missing': entry(400, 'The request lacks what its key is made of', 'http_request_error'),
   'key-malformed': entry(400, 'The request has a malformed key', 'http_request_error'),
   'content-too-large': entry(413, 'The content is too large to read a key from', 'http_request_error'),

@@ -100,6 +100,8 @@ export class Metrics {
       complete: (lease, settlement, keepMs) => timed('complete', () => store.complete(lease, settlement, keepMs)),
       release: (lease, options) => timed('release', () => store.release(lease, options)),
       settled: (flight, options) => store.settled(flight, options),
+      settle: (key, as) => timed('settle', () => store.settle(key, as)),
+      taken: (options) => timed('taken', () => store.taken(options)),
       ping: () => timed('ping', () => store.ping()),
       open: () => store.open(),
       close: () => store.close(),

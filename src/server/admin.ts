@@ -1,5 +1,5 @@
 /**
- * The admin listener: liveness, readiness, metrics. On its own port, for operators only.
+ * The admin listener: liveness, readiness, metrics, and the keys that are taken. On its own port, for operators only.
  *
  * Invariants: it shows no key, no field value and no content of anybody's request; off loopback it answers nobody
  * without the token.
@@ -10,6 +10,7 @@ import type { AddressInfo } from 'node:net';
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
 import type { AdminConfig } from '../config/config.js';
 import { problemMessage } from '../http/problem.js';
+import { addFlights, type FlightsApi } from './admin-flights.js';
 import { listenerUrl } from './listener.js';
 
 export type Readiness = {
@@ -21,6 +22,7 @@ export type Readiness = {
 export type AdminOptions = {
   readonly config: AdminConfig & { readonly kind: 'on' };
   readonly readiness: () => Promise<Readiness>;
+  readonly flights: FlightsApi;
   readonly metrics: { readonly contentType: string; readonly expose: () => Promise<string> };
 };
 
@@ -47,6 +49,7 @@ export class Admin {
     fastify.get('/metrics', async (_request, reply) => {
       return reply.header('content-type', options.metrics.contentType).send(await options.metrics.expose());
     });
+    addFlights(fastify, options.flights);
     fastify.setNotFoundHandler((_request, reply) => {
       const { status, content } = problemMessage('no-route');
       return reply.code(status).header('content-type', 'application/problem+json').send(content);

@@ -6,7 +6,8 @@ import { jsonSpan } from '../../src/cli/json-span.js';
 import { changePart, PartError, parsePart, partText, readPart } from '../../src/cli/request-parts.js';
 import type { Answer, Outgoing } from '../../src/cli/send.js';
 import { judgeAlone, judgeDifferent, judgeSame, type KeyedRule } from '../../src/cli/smoke-verdict.js';
-import type { CoalescePolicy, KeyPart } from '../../src/core/rule.js';
+import type { KeyPart } from '../../src/core/rule.js';
+import { coalescePolicy } from '../support/rules.js';
 
 const SALT = 'a1b2c3';
 
@@ -183,22 +184,12 @@ t.test('a key part', async (t) => {
 });
 
 t.test('a verdict', async (t) => {
-  const policy: CoalescePolicy = {
-    kind: 'coalesce',
+  const policy = coalescePolicy({
     scope: 'refresh',
     key: [part('body: /token')],
-    identity: { kind: 'public' },
-    onMissingKey: 'pass',
-    onStoreDown: 'local',
     leaseMs: 5_000,
-    maxKeyBodyBytes: 1_024,
-    waitMs: 3_000,
-    pollMs: 500,
     keep: { kind: 'fixed', keepMs: 0 },
-    maxSharedBytes: 1_024,
-    onLeaderFailure: { kind: 'fail' },
-    onUnshareable: 'by-method',
-  };
+  });
   const rule: KeyedRule = {
     name: 'refresh',
     match: { methods: ['POST'], path: '/refresh', host: null, headers: [] },

@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { ClaimResult, FlightRef } from '../../src/core/claim.js';
 import { decide, endingOf, keepMsFor, retryAfterSeconds } from '../../src/core/policy.js';
-import { coalescePolicy, rejectPolicy } from '../support/rules.js';
+import { coalescePolicy, rejectPolicy, replayPolicy } from '../support/rules.js';
 
 const flight: FlightRef = { key: 'k', flight: 'f', leaseLeftMs: 4_000, ageMs: 500, election: 0 };
 const response = {
@@ -20,8 +20,37 @@ t.test('the store says who has the key, the policy what that means', async (t) =
   t.same(decide(rejectPolicy(), leader), { kind: 'forward', lease });
   t.same(decide(coalescePolicy(), { kind: 'follower', flight }), { kind: 'wait', flight });
   t.same(decide(rejectPolicy(), { kind: 'follower', flight }), { kind: 'reject', flight });
-  const stored: ClaimResult = { kind: 'stored', flight: 'f', response, ageMs: 1, ttlMs: 2 };
+  const stored: ClaimResult = {
+    kind: 'stored',
+    flight: 'f',
+    ended: { kind: 'response', response },
+    ageMs: 1,
+    ttlMs: 2,
+  };
   t.same(decide(coalescePolicy(), stored), { kind: 'replay', response, ageMs: 1, ttlMs: 2 });
+});
+
+t.test('replay refuses what is under way, what differs, what is held and what was not kept', async (t) => {
+  const follower: ClaimResult = { kind: 'follower', flight };
+  const waiting = replayPolicy({ wait: { kind: 'bounded', waitMs: 5, pollMs: 5 } });
+  t.same(decide(replayPolicy(), follower), { kind: 'reject', flight });
+  t.same(decide(waiting, follower), { kind: 'wait', flight });
+  t.same(decide(replayPolicy(), { kind: 'mismatch' }), { kind: 'refuse', code: 'key-reused' });
+  t.same(decide(replayPolicy(), { kind: 'unknown', flight: 'f', ttlMs: 1 }), {
+    kind: 'refuse',
+    code: 'outcome-unknown',
+  });
+  const spent: ClaimResult = { kind: 'stored', flight: 'f', ended: { kind: 'not-kept' }, ageMs: 1, ttlMs: 2 };
+  t.same(decide(replayPolicy(), spent), { kind: 'refuse', code: 'response-not-kept' });
+  t.same(endingOf(waiting, 'POST', { kind: 'not-kept' }), { kind: 'refuse', code: 'response-not-kept' });
+  t.same(endingOf(waiting, 'POST', { kind: 'failed', election: 0 }), { kind: 'refuse', code: 'leader-failed' });
+  t.same(endingOf(waiting, 'POST', { kind: 'unknown', election: 0 }), { kind: 'refuse', code: 'outcome-unknown' });
+});
+
+t.test('nobody is elected while an unknown outcome is held', async (t) => {
+  const policy = coalescePolicy({ onLeaderFailure: { kind: 'elect', elections: 2 }, unknownForMs: 1_000 });
+  t.same(endingOf(policy, 'POST', { kind: 'unknown', election: 0 }), { kind: 'refuse', code: 'leader-failed' });
+  t.same(endingOf(policy, 'POST', { kind: 'failed', election: 0 }), { kind: 'elect', election: 1 });
 });
 
 t.test('after a failed leader nobody is promoted, unless the rule elects, and then only so often', async (t) => {

@@ -6,6 +6,7 @@ import {
   clientFields,
   contentLengthOf,
   forwardedFields,
+  goesUpstream,
   hasNoContent,
   upstreamFields,
 } from '../../src/http/fields.js';
@@ -34,6 +35,25 @@ t.test('connection-specific fields never cross, nor those that Connection names'
   ];
   t.same(sent(fields).slice(0, 4), ['Host', 'a', 'X-Kept', '3']);
   t.same(clientFields(fields), ['Host', 'a', 'X-Kept', '3']);
+});
+
+t.test('what is said never to go upstream does not', async (t) => {
+  const names = [
+    'Connection',
+    'Keep-Alive',
+    'Proxy-Connection',
+    'TE',
+    'Transfer-Encoding',
+    'Upgrade',
+    'Expect',
+    'Trailer',
+  ];
+  for (const name of names) {
+    t.equal(goesUpstream(name), false, name);
+    t.same(fieldLines(sent([name, 'x']), name.toLowerCase()), [], name);
+  }
+  t.ok(goesUpstream('Authorization') && goesUpstream('Trailers'));
+  t.same(clientFields(['Trailer', 'X-Sum']), ['Trailer', 'X-Sum'], 'trailers of a response are announced');
 });
 
 t.test('Connection cannot take away what the message or its sender is known by', async (t) => {
@@ -82,8 +102,9 @@ t.test('lengths and ages are read only where they can be', async (t) => {
 });
 
 t.test('Cache-Status says what happened and nothing of the key', async (t) => {
-  t.equal(cacheStatus({ kind: 'led', stored: true }), 'oneflight; fwd=miss; stored');
-  t.equal(cacheStatus({ kind: 'led', stored: false }), 'oneflight; fwd=miss');
+  t.equal(cacheStatus({ kind: 'led', stored: 'yes' }), 'oneflight; fwd=miss; stored');
+  t.equal(cacheStatus({ kind: 'led', stored: 'no' }), 'oneflight; fwd=miss');
+  t.equal(cacheStatus({ kind: 'led', stored: 'failed' }), 'oneflight; fwd=miss; detail=not-stored');
   t.equal(cacheStatus({ kind: 'collapsed' }), 'oneflight; fwd=miss; collapsed');
   t.equal(cacheStatus({ kind: 'hit', ttlMs: 2_001 }), 'oneflight; hit; ttl=3');
   t.equal(cacheStatus({ kind: 'bypassed', reason: 'key-missing' }), 'oneflight; fwd=bypass; detail=key-missing');

@@ -1,6 +1,6 @@
 /** Policies and rules with the defaults of the configuration, for tests that need no configuration file. */
 
-import type { CoalescePolicy, RejectPolicy, Rule } from '../../src/core/rule.js';
+import type { CoalescePolicy, RejectPolicy, ReplayPolicy, Rule } from '../../src/core/rule.js';
 
 const KEYED = {
   scope: 'test',
@@ -8,6 +8,8 @@ const KEYED = {
   onMissingKey: 'pass',
   leaseMs: 30_000,
   maxKeyBodyBytes: 1_048_576,
+  unknownForMs: 0,
+  forward: { fence: null, idempotencyKey: null },
 } as const;
 
 export function coalescePolicy(changes: Partial<CoalescePolicy> = {}): CoalescePolicy {
@@ -33,6 +35,24 @@ export function rejectPolicy(changes: Partial<RejectPolicy> = {}): RejectPolicy 
     identity: { kind: 'public' },
     onStoreDown: 'reject',
     conflict: { status: 409, retryAfter: { kind: 'computed' } },
+    ...changes,
+  };
+}
+
+export function replayPolicy(changes: Partial<ReplayPolicy> = {}): ReplayPolicy {
+  return {
+    ...KEYED,
+    kind: 'replay',
+    key: [{ from: 'idempotency-key', name: 'idempotency-key', optional: false }],
+    identity: { kind: 'public' },
+    onStoreDown: 'reject',
+    keepMs: 86_400_000,
+    wait: { kind: 'none' },
+    maxSharedBytes: 8 * 1_048_576,
+    fingerprint: 'exact',
+    release: [401, 407, 408, 421, 425, 429, 503],
+    keepContent: { kind: 'full' },
+    unknownForMs: 86_400_000,
     ...changes,
   };
 }

@@ -1,0 +1,112 @@
+/**
+ * The keys that are taken, over all processes, and the operator's word about those of which nobody knows what became.
+ *
+ * Invariants: a key is shown as its digest only; what an operator settles is written to the log.
+ */
+
+import type { FastifyInstance, FastifyReply } from 'fastify';
+import type { TakenKey } from '../core/claim.js';
+import type { SharedResponse } from '../core/sharing.js';
+import { isToken } from '../core/token.js';
+import { type Store, StoreUnavailable } from '../store/store.js';
+
+/** How many keys one answer lists at most. */
+const LIMIT = 1_000;
+/** Largest request of an operator, content in base64 or text. */
+const BODY_LIMIT = 16 * 1_048_576;
+const STATES = ['in-flight', 'unknown', 'kept', 'any'] as const;
+const NO_VARY = { names: [], digest: '' } as const;
+
+export type FlightsApi = {
+  readonly store: Pick<Store, 'taken' | 'settle'>;
+  /** How long a response that an operator gives is kept by the rule of that name, ms; null: there is no such rule now. */
+  readonly keepMsOf: (route: string) => number | null;
+  /** Writes what an operator did to the log. */
+  readonly audit: (entry: { readonly key: string; readonly as: string; readonly result: string }) => void;
+};
+
+type SettleBody = {
+  readonly as?: unknown;
+  readonly status?: unknown;
+  readonly fields?: unknown;
+  readonly content?: unknown;
+};
+
+/** Adds `GET /flights` and `POST /flights/<digest>/settle`. */
+export function addFlights(fastify: FastifyInstance, api: FlightsApi): void {
+  fastify.get<{ Querystring: { state?: string } }>('/flights', async (request, reply) => {
+    const state = STATES.find((known) => known === (request.query.state ?? 'any'));
+    if (state === undefined) return refuse(reply, 400, `state must be one of ${STATES.join(', ')}`);
+    return orUnavailable(reply, async () => ({ flights: await api.store.taken({ state, limit: LIMIT }) }));
+  });
+  fastify.post<{ Params: { key: string }; Body: SettleBody | null }>(
+    '/flights/:key/settle',
+    { bodyLimit: BODY_LIMIT },
+    async (request, reply) => {
+      const { key } = request.params;
+      const { as } = request.body ?? {};
+      if (as === 'free') return orUnavailable(reply, () => settle(api, reply, key, { kind: 'free' }));
+      if (as !== 'response') return refuse(reply, 400, 'as must be "free" or "response"');
+      const response = responseOf(request.body ?? {});
+      if (typeof response === 'string') return refuse(reply, 400, response);
+      return orUnavailable(reply, async () => {
+        const taken = await find(api, key);
+        const keepMs = taken === null ? null : api.keepMsOf(taken.route);
+        if (keepMs === null) return refuse(reply, 404, 'nothing has this key, or its rule keeps no responses');
+        return settle(api, reply, key, { kind: 'response', response, keepMs });
+      });
+    },
+  );
+}
+
+async function settle(
+  api: FlightsApi,
+  reply: FastifyReply,
+  key: string,
+  as: Parameters<Store['settle']>[1],
+): Promise<object> {
+  const result = await api.store.settle(key, as);
+  api.audit({ key, as: as.kind, result });
+  return result === 'settled' ? { settled: key, as: as.kind } : refuse(reply, 404, 'nothing has this key');
+}
+
+async function find(api: FlightsApi, key: string): Promise<TakenKey | null> {
+  const taken = await api.store.taken({ state: 'any', limit: Number.MAX_SAFE_INTEGER });
+  return taken.find((one) => one.key === key) ?? null;
+}
+
+/** Reads `status`, `fields` (a list of name and value pairs) and `content` (text); a sentence when they are wrong. */
+function responseOf({ status, fields = [], content = '' }: SettleBody): SharedResponse | string {
+  if (typeof status !== 'number' || !Number.isInteger(status) || status < 200 || status > 599) {
+    return 'status must be a number from 200 to 599';
+  }
+  if (typeof content !== 'string') return 'content must be text';
+  if (!Array.isArray(fields) || !fields.every(isFieldLine)) return 'fields must be a list of [name, value] pairs';
+  const bytes = Buffer.from(content);
+  const lines = fields.filter(([name]) => name.toLowerCase() !== 'content-length').flat();
+  return { status, reason: '', fields: lines, content: bytes, trailers: [], vary: NO_VARY };
+}
+
+function isFieldLine(line: unknown): line is [string, string] {
+  return (
+    Array.isArray(line) &&
+    line.length === 2 &&
+    typeof line[0] === 'string' &&
+    isToken(line[0]) &&
+    typeof line[1] === 'string' &&
+    /^[\t\x20-\x7e\x80-\xff]*$/.test(line[1])
+  );
+}
+
+async function orUnavailable(reply: FastifyReply, answer: () => Promise<object>): Promise<object> {
+  try {
+    return await answer();
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable)) throw error;
+    return refuse(reply, 503, error.message);
+  }
+}
+
+function refuse(reply: FastifyReply, status: number, error: string): FastifyReply {
+  return reply.code(status).send({ error });
+}
