@@ -49,7 +49,7 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
   ].join('');
   const upstreams = `
   closed: { url: "${closed.url}" }
-  unconnectable: { url: "${unconnectable}", timeouts: { connect: 500ms, headers: 5s, body: 5s } }`;
+  unconnectable: { url: "${unconnectable.url}", timeouts: { connect: 500ms, headers: 5s, body: 5s } }`;
   const timeouts = '{ connect: 2s, headers: 6s, body: 1s }';
   const config = configOf({ upstream: upstream.url, upstreams, timeouts, store, routes });
   const gateways = await startGateways(t, processes, { config });

@@ -13,7 +13,7 @@ import {
   slowestMs,
   tally,
 } from '../support/expect.js';
-import { eventually } from '../support/gate.js';
+import { delay, eventually } from '../support/gate.js';
 import { allCaughtUp, configOf, type Gateway, metricsOf, startGateways } from '../support/gateway.js';
 import { startRedis } from '../support/redis.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
@@ -37,6 +37,7 @@ const routes = [
     'lease: 6s\n    ',
     '',
   ),
+  route('brief', 'coalesce', 'lease: 1s\n    keep: 20s').replace('lease: 6s\n    ', ''),
   route('passing', 'coalesce', 'onStoreDown: pass'),
   route('refusing', 'coalesce', 'onStoreDown: reject'),
   route('lock', 'reject', ''),
@@ -167,6 +168,29 @@ t.test('Redis is frozen in the middle of flights', async (t) => {
   t.equal(upstream.count('/local/frozen'), 1);
   await isShared(t, setting);
   await eventually('the lock free', async () => (await post(there, '/lock/frozen')).status === 200, 8_000);
+});
+
+t.test('a flight that outlives its lease without the store is still the only one in its process', async (t) => {
+  const redis = await startRedis();
+  t.teardown(() => redis.stop());
+  const { gateways, upstream } = await settingOf(t, redis.port);
+  const [here] = gateways;
+  const path = '/brief/orphan';
+  const held = upstream.holds(path);
+  const leader = post(here, path);
+  await held.arrived(1);
+  redis.pause();
+  const followers = [post(here, path)];
+  // Twice the lease: no renewal can have been answered.
+  await delay(2_000);
+  followers.push(post(here, path));
+  await delay(700);
+  t.equal(upstream.count(path), 1, 'onStoreDown: local goes on within the process');
+  held.release();
+  const all = [await leader, ...(await Promise.all(followers))];
+  allEqual(t, all, 200, `{"path":"${path}","call":1}`);
+  t.same(tally(all), { [LED]: 1, [COLLAPSED]: 2 });
+  t.equal(upstream.count(path), 1);
 });
 
 t.test('Redis is killed in the middle of flights and comes back empty', async (t) => {
