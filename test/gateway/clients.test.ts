@@ -84,6 +84,8 @@ async function leaving(t: Test, name: string, here: Gateway, there: Gateway): Pr
     await there.caughtUp();
     held.release();
     allEqual(t, [await later], 200, `{"path":"${path}","call":1}`);
+    // The push can be faster than the reply to the leader's process, where the flight is open until then.
+    await here.caughtUp();
     t.match((await here.request({ method: 'POST', path: `${path}?id=1` })).cacheStatus, HIT);
     t.equal(upstream.count(path), 1);
     t.equal(call.aborted, false);
