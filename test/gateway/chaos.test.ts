@@ -166,7 +166,7 @@ const SEEDS = [1, 20260];
 t.test('two processes with Redis', async (t) => {
   const redis = await startRedis();
   t.teardown(() => redis.stop());
-  for (const seed of SEEDS) await chaos(t, `{ kind: redis, url: "${redis.url}" }`, 2, seed);
+  for (const seed of SEEDS) await chaos(t, `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`, 2, seed);
   const keys = (await redis.command('KEYS', '*')) as string[];
   for (const key of keys)
     t.ok(

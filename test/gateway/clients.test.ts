@@ -34,7 +34,9 @@ const routes = `
     lease: 30s
     wait: { max: 25s, poll: 15s }`;
 const config = (store: string) => configOf({ upstream: upstream.url, store, routes });
-const shared = await startGateways(t, 2, { config: config(`{ kind: redis, url: "${redis.url}" }`) });
+const shared = await startGateways(t, 2, {
+  config: config(`{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`),
+});
 const single = await startGateway(t, { config: config('{ kind: memory }') });
 
 /** Where the leader is and where its followers are. */

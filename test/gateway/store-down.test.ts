@@ -261,6 +261,30 @@ t.test('a lost reply to a claim does not lock its own owner out', async (t) => {
   }
 });
 
+t.test('a process that stalls does not take its own stall for a dead store', async (t) => {
+  const redis = await startRedis();
+  t.teardown(() => redis.stop());
+  const setting = await settingOf(t, redis.port);
+  const { gateways, upstream, proxy } = setting;
+  const [here] = gateways;
+  await isShared(t, setting);
+  proxy.delayMs = 40;
+  for (let turn = 0; turn < 5; turn += 1) {
+    const path = `/refusing/stall-${turn}`;
+    const answer = post(here, path);
+    // By now the claim is under way. Its reply arrives while the process stands still, and waits in the socket.
+    await delay(40);
+    here.pause();
+    await delay(400);
+    here.resume();
+    const { status, text } = await answer;
+    t.equal(status, 200, text);
+    t.equal(upstream.count(path), 1);
+  }
+  proxy.delayMs = 0;
+  t.equal((await here.metrics()).sum('oneflight_store_errors_total'), 0);
+});
+
 t.test('subscriptions are cut exactly at publication: the poll finds what the push did not bring', async (t) => {
   const redis = await startRedis();
   t.teardown(() => redis.stop());
