@@ -173,7 +173,11 @@ export class Flights {
     flight.state = { kind: 'following', wait };
     flight.markFollowers();
     const { pollMs } = flight.policy as CoalescePolicy;
-    if (!flight.awaited) return this.#close(flight);
+    if (!flight.awaited) {
+      // Everybody left while the store was asked. The wait is owed all the same: it tells the store that nobody waits.
+      this.#close(flight);
+      wait.abort();
+    }
     let settlement: Settlement;
     try {
       settlement = await store.settled(ref, { pollMs, signal: wait.signal });

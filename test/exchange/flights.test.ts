@@ -174,6 +174,35 @@ t.test('a client that leaves while the store is asked leads nothing', async (t) 
   t.equal(upstream.count(), 0);
 });
 
+t.test('a client that leaves while the store is asked keeps no leader elsewhere at work', async (t) => {
+  const upstream = await startUpstream(t);
+  const asked = new Gate();
+  const answer = new Gate();
+  const joined = new Gate();
+  let freed = async (): Promise<string> => 'nobody leads';
+  const store = storeWith((real) => ({
+    claim: async (claim) => {
+      const elsewhere = await real.claim({ ...claim, flight: 'elsewhere', join: false });
+      if (elsewhere.kind === 'leader') freed = () => real.release(elsewhere.lease, { unlessAwaited: true });
+      asked.open();
+      await answer.opened;
+      const result = await real.claim(claim);
+      joined.open();
+      return result;
+    },
+  }));
+  const rules = [ruleOf('r', '/a', coalescePolicy())];
+  const gateway = await startInProcess(t, { upstreamUrl: upstream.url, rules, store });
+  const sent = send(gateway.url, { path: '/a' });
+  sent.answer.catch(() => {});
+  await asked.opened;
+  sent.leave();
+  await gateway.over(1);
+  answer.open();
+  await joined.opened;
+  await eventually('nobody waits for the leader', async () => (await freed()) === 'held');
+});
+
 t.test('an election promotes exactly one follower, as often as the rule allows', async (t) => {
   const upstream = await startUpstream(t);
   upstream.on('/a', resetsAfterReading);
