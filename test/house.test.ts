@@ -26,7 +26,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   store: ['config/config.ts', 'core', 'http'],
   upstream: ['config/config.ts', 'core', 'http'],
   observe: ['config/config.ts', 'core', 'exchange/observer.ts', 'http', 'store/store.ts'],
-  config: ['core'],
+  config: ['core', 'http'],
   http: ['core'],
   core: [],
 };

@@ -13,6 +13,7 @@ import { fieldLines } from '../core/field-lines.js';
 import { compileRules, matchRule, type RuleTable } from '../core/match.js';
 import type { KeyPart } from '../core/rule.js';
 import { parseTarget } from '../core/target.js';
+import { PER_ATTEMPT_FIELDS } from '../http/fields.js';
 import { BAD_CONFIG, DONE, FAILED, USAGE } from './exit-code.js';
 import { HttpFileError, parseHttpFile } from './http-file.js';
 import { listenerUrl } from './listener-address.js';
@@ -53,8 +54,6 @@ class UsageError extends Error {
 }
 
 const TIMEOUT_MS = 120_000;
-/** Fields that clients and their libraries set anew for every attempt. */
-const PER_ATTEMPT = ['x-request-id', 'x-correlation-id', 'traceparent'];
 
 /** Runs the check; 0 passed, 1 failed or inconclusive, 2 usage, 78 bad configuration. */
 export async function smoke(options: SmokeOptions): Promise<number> {
@@ -131,7 +130,7 @@ function planOf(options: SmokeOptions, config: Config): Plan {
   const keyed: KeyedRule = { ...rule, policy };
   const vary = options.vary === undefined ? policy.key[0] : partOption('--vary', options.vary);
   if (vary === undefined) throw new UsageError('--vary: the rule has no key part, name the part to change');
-  const usual = PER_ATTEMPT.map((name): KeyPart => ({ from: 'header', name, optional: true }));
+  const usual = PER_ATTEMPT_FIELDS.map((name): KeyPart => ({ from: 'header', name, optional: true }));
   return {
     rule: keyed,
     table: compileRules(config.rules),

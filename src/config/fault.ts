@@ -22,6 +22,9 @@ export type Fault = Position & {
 
 export type ConfigError = Fault & { readonly file: string };
 
+/** What is doubtful about a field, before its place in the file is known. */
+export type Doubt = { readonly path: FieldPath; readonly message: string };
+
 export type ConfigWarning = Position & {
   readonly file: string;
   readonly path: string;

@@ -12,6 +12,7 @@ import { parsePointer } from '../core/json-pointer.js';
 import { isParamName, pathFault } from '../core/path-pattern.js';
 import { KEY_SOURCES, REQUEST_PROPERTIES } from '../core/rule.js';
 import { isToken } from '../core/token.js';
+import { goesUpstream } from '../http/fields.js';
 import {
   FIELD_VALUE,
   isHostPattern,
@@ -64,7 +65,10 @@ function secret(what: string) {
 const port = wholeNumber('a port', 0, 65_535);
 const listenHost = text('an address or host name to listen on', isListenHost);
 const name = text('a name of up to 64 letters, digits, ".", "_" and "-", beginning with a letter or digit', NAME);
-const fieldName = text('a field name such as x-request-id', isToken);
+// What the upstream never sees cannot make two requests different, nor choose a rule.
+const fieldName = text('a field name such as x-tenant', isToken).refine(goesUpstream, {
+  error: 'a field that goes upstream (connection-specific ones, expect and trailer never do)',
+});
 
 export const DEFAULT_LISTEN = { host: '0.0.0.0', port: 8080 } as const;
 export const DEFAULT_ADMIN = { host: '127.0.0.1', port: 9090 } as const;

@@ -15,6 +15,20 @@ const CONNECTION_SPECIFIC: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
+/**
+ * What of a request never goes upstream: `Expect` is answered by the gateway, and `Trailer` would announce trailers
+ * that are not sent on.
+ */
+const NEVER_UPSTREAM: ReadonlySet<string> = new Set([...CONNECTION_SPECIFIC, 'expect', 'trailer']);
+
+/** Fields whose value many clients make anew for every attempt, so that they tell a retry from the request before it. */
+export const PER_ATTEMPT_FIELDS = ['x-request-id', 'x-correlation-id', 'traceparent'] as const;
+
+/** Whether a field of a request can reach the upstream, whatever the spelling of its name. */
+export function goesUpstream(name: string): boolean {
+  return !NEVER_UPSTREAM.has(name.toLowerCase());
+}
+
 /** Fields that `Connection` cannot declare connection-specific: dropping them would change what the message means. */
 const NEVER_NAMED_BY_CONNECTION: ReadonlySet<string> = new Set([
   'authorization',
@@ -59,7 +73,7 @@ function namedByConnection(fields: readonly string[]): ReadonlySet<string> | nul
  * The field lines of a client's request as the upstream will know them: without connection-specific fields, with
  * `X-Forwarded-*` as they will be sent (exactly one `X-Forwarded-For` line, ending in the real peer), and with a request
  * id only where it was taken. Rules, keys and `Vary` read these and nothing else, so that a field which the upstream
- * never sees cannot decide whose response somebody gets. `Expect` is answered by the gateway and goes no further.
+ * never sees cannot decide whose response somebody gets.
  */
 export function forwardedFields(fields: readonly string[], peer: Peer, requestId: string): string[] {
   const named = namedByConnection(fields);
@@ -72,10 +86,8 @@ export function forwardedFields(fields: readonly string[], peer: Peer, requestId
     const spelled = fields[i] as string;
     const value = fields[i + 1] as string;
     const name = spelled.toLowerCase();
-    if (CONNECTION_SPECIFIC.has(name) || named?.has(name)) continue;
+    if (NEVER_UPSTREAM.has(name) || named?.has(name)) continue;
     switch (name) {
-      case 'expect':
-        continue;
       case 'x-request-id':
         if (value !== requestId) continue;
         break;

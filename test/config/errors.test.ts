@@ -355,6 +355,26 @@ testCases('what a route matches', [
   [match('path: /a, headers: { x-a: b, X-A: ▶c }'), 'routes[0].match.headers.X-A', 'x-a once', 'it in two spellings'],
 ]);
 
+const never = 'a field that goes upstream (connection-specific ones, expect and trailer never do)';
+testCases('fields that never go upstream, in keys, identities and matches', [
+  ...['connection', 'Keep-Alive', 'proxy-connection', 'TE', 'transfer-encoding', 'upgrade', 'trailer', 'Expect'].map(
+    (name): Case => [
+      route(`policy: reject, key: [{ param: id }, { header: ▶${name} }]`),
+      'routes[0].key[1].header',
+      never,
+      `"${name}"`,
+    ],
+  ),
+  [
+    route('policy: coalesce, key: [{ param: id }], identity: [{ header: cookie }, { header: ▶te }]'),
+    'routes[0].identity[1].header',
+    never,
+    '"te"',
+  ],
+  [match('path: /a, headers: { x-a: b, ▶Upgrade: websocket }'), 'routes[0].match.headers.Upgrade', never, '"Upgrade"'],
+  [match('path: /a, headers: { ▶expect: 100-continue }'), 'routes[0].match.headers.expect', never, '"expect"'],
+]);
+
 testCases('fields that contradict each other', [
   [
     `${API}routes:\n  - { name: a, match: { path: /a } }\n  - { name: ▶a, match: { path: /b } }\n`,

@@ -2,7 +2,7 @@
 
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: the configuration's own syntax.
 
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { findAndLoadConfig, findConfig, type LoadResult, loadConfig } from '../../src/config/load.js';
@@ -293,6 +293,17 @@ t.test('the example works without any variable, and without warnings', async (t)
       ['catalog-item', 'coalesce'],
     ],
   );
+});
+
+t.test('the other configurations that are shown are free of warnings too', async (t) => {
+  t.match(loadConfig('config/gateway.compose.yaml', {}), { kind: 'loaded', warnings: [] });
+  const blocks = [...readFileSync('README.md', 'utf8').matchAll(/^```yaml\n([\s\S]*?)^```/gm)].map(
+    ([, yaml = '']) => yaml,
+  );
+  const [whole = '', ...additions] = blocks;
+  t.ok(whole.includes('routes:'));
+  t.same(loaded(whole).warnings, []);
+  for (const addition of additions) t.same(loaded(whole + addition).warnings, [], addition);
 });
 
 t.test('the file is looked for where -c, ONEFLIGHT_CONFIG and the defaults say, in this order', async (t) => {

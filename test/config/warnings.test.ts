@@ -77,6 +77,128 @@ t.test('keeping nothing over several gateways is doubtful for methods that are n
   t.same(warningsOf(coalesce('key: [{ param: id }]').replace(API, REDIS)), [], 'the default keeps unsafe ones');
 });
 
+t.test('a lease that may end before a slow store has renewed it is doubtful', async (t) => {
+  const leased = (lease: string, store = 'kind: redis, url: "redis://h"') =>
+    warningsOf(coalesce(`key: [{ param: id }]\nlease: ${lease}`).replace(API, `${API}store: { ${store} }\n`));
+  t.same(leased('599ms'), ['8:12 routes[0].lease'], 'three times the default of commandTimeout');
+  t.same(leased('600ms'), []);
+  t.same(leased('899ms', 'kind: redis, url: "redis://h", commandTimeout: 300ms'), ['8:12 routes[0].lease']);
+  t.same(leased('100ms', 'kind: redis, url: "redis://h", commandTimeout: 20ms'), []);
+  t.same(leased('100ms', 'kind: memory'), [], 'memory answers at once');
+  const reject = 'routes: [{ name: a, match: { path: /a }, policy: reject, key: [{ request: path }], lease: 200ms }]\n';
+  t.same(warningsOf(`${REDIS}${reject}`), ['3:91 routes[0].lease']);
+});
+
+t.test('an upstream that is the gateway itself is doubtful', async (t) => {
+  const loops = (listen: string, url: string) => {
+    const found = warningsOf(
+      `listen: { ${listen} }\nupstreams:\n  other: { url: http://h }\n  api: { url: "${url}" }\n`,
+    );
+    if (found.length > 0) t.same(found, ['4:15 upstreams.api.url']);
+    return found.length > 0;
+  };
+  const itself: readonly [listen: string, url: string][] = [
+    ['port: 8080', 'http://127.0.0.1:8080'],
+    ['port: 8080', 'http://localhost:8080'],
+    ['port: 8080', 'http://[::1]:8080/'],
+    ['port: 8080', 'http://0.0.0.0:8080'],
+    ['port: 8080', 'https://LOCALHOST:8080'],
+    ['host: "::", port: 8080', 'http://127.0.0.2:8080'],
+    ['host: localhost, port: 80', 'http://127.0.0.1'],
+    ['host: 127.0.0.1, port: 443', 'https://localhost'],
+    ['host: "0:0:0:0:0:0:0:1"', 'http://[::1]:8080'],
+    ['host: 10.0.0.5', 'http://10.0.0.5:8080'],
+    ['host: Gateway.internal', 'http://gateway.internal:8080'],
+    ['host: "fd00:0::5"', 'http://[fd00::5]:8080'],
+  ];
+  const others: readonly [listen: string, url: string][] = [
+    ['port: 8080', 'http://127.0.0.1:3000'],
+    ['port: 8080', 'http://api.internal:8080'],
+    ['port: 8080', 'http://10.0.0.5:8080'],
+    ['port: 8080', 'http://localhost'],
+    ['port: 0', 'http://127.0.0.1:8080'],
+    ['host: 10.0.0.5', 'http://127.0.0.1:8080'],
+    ['host: 127.0.0.1', 'http://10.0.0.5:8080'],
+    ['host: "fe80::1%eth0"', 'http://[fe80::1]:8080'],
+  ];
+  for (const [listen, url] of itself) t.equal(loops(listen, url), true, `${listen} ${url}`);
+  for (const [listen, url] of others) t.equal(loops(listen, url), false, `${listen} ${url}`);
+  t.same(warningsOf('upstreams: { api: { url: "http://[::]:8080" } }\n'), ['1:26 upstreams.api.url'], 'by default');
+});
+
+t.test('a key of what is new for every attempt is doubtful', async (t) => {
+  for (const name of ['x-request-id', 'X-Request-ID', 'x-correlation-id', 'traceparent']) {
+    t.same(warningsOf(coalesce(`key: [{ param: id }, { header: ${name} }]`)), ['6:36 routes[0].key[1].header'], name);
+  }
+  t.same(warningsOf(coalesce('key: [{ param: id }]\nidentity: [{ header: x-request-id }]')), [
+    '7:26 routes[0].identity[0].header',
+  ]);
+  t.same(warningsOf(coalesce('key: [{ header: idempotency-key }, { query: x-request-id }]')), []);
+});
+
+t.test('a colon within a segment is doubtful where a parameter was probably meant', async (t) => {
+  const literal = (path: string) => warningsOf(`${API}routes:\n  - name: a\n    match: { path: "${path}" }\n`);
+  const doubtful = [
+    ...['/order-:id', '/order_:name/items', '/a/report.:format', '/@:user', '/a=:b', '/:shop/sku-:sku', '/v1.:minor*'],
+    ...[
+      '/orders:id',
+      '/orders:orderId',
+      '/orders:order_id',
+      '/orders:order-id',
+      '/orders:uuid/items',
+      '/orders:id.json',
+      '/größe:id',
+    ],
+  ];
+  const meant = [
+    ...['/v1/orders:cancel', '/v1/orders:batchGet', '/orders/:id', '/:order-id/:user_id', '/urn:isbn:123'],
+    ...['/at/12:30', '/at-:30', '/Foo::Bar', '/orders:', '/orders:identify', '/a:void', '/-/:id'],
+  ];
+  for (const path of doubtful) t.same(literal(path), ['4:20 routes[0].match.path'], path);
+  for (const path of meant) t.same(literal(path), [], path);
+});
+
+t.test('a response that the memory store could never keep is doubtful', async (t) => {
+  const kept = (fields: string, store = 'maxMemory: 2MiB', match = 'path: "/a/:id"') =>
+    warningsOf(coalesce(`key: [{ param: id }]\n${fields}`, match).replace(API, `${API}store: { ${store} }\n`));
+  t.same(kept('maxShared: 2097153'), ['8:16 routes[0].maxShared']);
+  t.same(kept('maxShared: 2MiB'), []);
+  t.same(kept('maxShared: 257MiB', 'kind: memory'), ['8:16 routes[0].maxShared'], 'the default of maxMemory');
+  t.same(kept('maxShared: 1GiB', 'kind: redis, url: "redis://h", maxMemory: 2MiB'), [], 'Redis has its own bound');
+  t.same(kept('lease: 30s'), ['2:21 store.maxMemory'], 'the default of maxShared is said of the store');
+  t.same(kept('keep: 0\nmaxShared: 3MiB'), [], 'nothing is kept anyway');
+  t.same(kept('maxShared: 3MiB', 'maxMemory: 2MiB', 'path: "/a/:id", methods: [GET]'), [], 'nor for safe methods');
+  t.same(kept('keep: 1s\nmaxShared: 3MiB', 'maxMemory: 2MiB', 'path: "/a/:id", methods: [GET]'), [
+    '9:16 routes[0].maxShared',
+  ]);
+  const route = (name: string) =>
+    `  - { name: ${name}, match: { path: /${name} }, policy: coalesce, key: [{ query: a }] }\n`;
+  const two = `${API}store:\n  maxMemory: 2MiB\nroutes:\n${route('a')}${route('b')}`;
+  t.same(warningsOf(two), ['3:14 store.maxMemory'], 'once');
+});
+
+t.test('one scope over different policies is doubtful: they share nothing', async (t) => {
+  const scoped = (...routes: string[]) =>
+    warningsOf(
+      `${API}routes:\n${routes
+        .map(
+          (fields, index) => `  - { name: r${index}, match: { path: "/${index}" }, key: [{ query: a }], ${fields} }\n`,
+        )
+        .join('')}`,
+    );
+  const [coalescing, rejecting] = ['policy: coalesce', 'policy: reject'];
+  t.same(scoped(`${coalescing}, scope: s`, `${rejecting}, scope: s`), ['4:84 routes[1].scope']);
+  t.same(scoped(`${rejecting}, scope: s`, `${rejecting}, scope: s`, `${coalescing}, scope: s`), [
+    '5:86 routes[2].scope',
+  ]);
+  t.same(scoped(`${rejecting}, scope: s`, `${coalescing}, scope: s`, `${rejecting}, scope: s`), [
+    '4:86 routes[1].scope',
+  ]);
+  t.same(scoped(rejecting, `${coalescing}, scope: r0`), ['4:86 routes[1].scope'], 'the scope of a name');
+  t.same(scoped(`${coalescing}, scope: r1`, rejecting), ['4:13 routes[1].name'], 'a name that is a scope');
+  t.same(scoped(`${coalescing}, scope: s`, `${coalescing}, scope: s`, `${rejecting}, scope: t`, rejecting), []);
+});
+
 const ANY: Match = { methods: [], path: '/*', host: null, headers: [] };
 
 t.test('a route is shadowed by an earlier one that matches all of its requests', async (t) => {

@@ -6,6 +6,7 @@ import {
   clientFields,
   contentLengthOf,
   forwardedFields,
+  goesUpstream,
   hasNoContent,
   upstreamFields,
 } from '../../src/http/fields.js';
@@ -34,6 +35,25 @@ t.test('connection-specific fields never cross, nor those that Connection names'
   ];
   t.same(sent(fields).slice(0, 4), ['Host', 'a', 'X-Kept', '3']);
   t.same(clientFields(fields), ['Host', 'a', 'X-Kept', '3']);
+});
+
+t.test('what is said never to go upstream does not', async (t) => {
+  const names = [
+    'Connection',
+    'Keep-Alive',
+    'Proxy-Connection',
+    'TE',
+    'Transfer-Encoding',
+    'Upgrade',
+    'Expect',
+    'Trailer',
+  ];
+  for (const name of names) {
+    t.equal(goesUpstream(name), false, name);
+    t.same(fieldLines(sent([name, 'x']), name.toLowerCase()), [], name);
+  }
+  t.ok(goesUpstream('Authorization') && goesUpstream('Trailers'));
+  t.same(clientFields(['Trailer', 'X-Sum']), ['Trailer', 'X-Sum'], 'trailers of a response are announced');
 });
 
 t.test('Connection cannot take away what the message or its sender is known by', async (t) => {

@@ -1,0 +1,76 @@
+/** Durations and sizes that do not fit those of the store or of the upstream. */
+
+import { type CoalescePolicy, isSafe, type KeyedPolicy, type Rule } from '../core/rule.js';
+import type { Config, StoreConfig } from './config.js';
+import type { Doubt, FieldPath } from './fault.js';
+import { valueAt } from './locate.js';
+import type { Located } from './source.js';
+
+/** What is doubtful about the bounds of one rule. */
+export function boundDoubts(config: Config, rule: Rule, path: FieldPath, root: Located): Doubt[] {
+  const { policy } = rule;
+  if (policy.kind === 'pass') return [];
+  const doubts = shortLease(config.store, policy, path);
+  if (policy.kind !== 'coalesce') return doubts;
+  return [...doubts, ...longWait(config, rule, policy, path, root), ...repeatAfterFlight(config, rule, policy, path)];
+}
+
+/** A third of the lease passes before it is renewed; a question that times out and the next one must fit into the rest. */
+function shortLease(store: StoreConfig, policy: KeyedPolicy, path: FieldPath): Doubt[] {
+  if (store.kind !== 'redis' || policy.leaseMs >= 3 * store.commandTimeoutMs) return [];
+  const message =
+    `shorter than three times store.commandTimeout (3 × ${store.commandTimeoutMs} ms): ` +
+    'its renewal, a third of it after the claim, may come too late';
+  return [{ path: [...path, 'lease'], message }];
+}
+
+/** Only for a wait that was written: the default is not the author's promise. */
+function longWait(config: Config, rule: Rule, policy: CoalescePolicy, path: FieldPath, root: Located): Doubt[] {
+  const upstream = config.upstreams.get(rule.upstream)!;
+  const deadlineMs = upstream.connectTimeoutMs + upstream.headersTimeoutMs;
+  const written = [...path, 'wait'];
+  if (policy.waitMs <= deadlineMs || valueAt(root, written) === undefined) return [];
+  const exact = [...written, 'max'];
+  const message =
+    `longer than upstream ${upstream.name} may take to answer (connect and headers: ${deadlineMs} ms): ` +
+    'no follower can wait that long';
+  return [{ path: valueAt(root, exact) === undefined ? written : exact, message }];
+}
+
+/** With one process the duplicate that is late finds the flight just ended; over several it may also be late by the network. */
+function repeatAfterFlight(config: Config, rule: Rule, policy: CoalescePolicy, path: FieldPath): Doubt[] {
+  if (config.store.kind !== 'redis' || policy.keep.kind !== 'fixed' || policy.keep.keepMs > 0) return [];
+  if (isSafeOnly(rule)) return [];
+  const message =
+    'with 0 a duplicate that reaches another gateway just after the flight has ended is executed again: ' +
+    'keep the response for a few seconds';
+  return [{ path: [...path, 'keep'], message }];
+}
+
+/** Rules that would keep a larger response than the memory store holds; said once of the store for those by default. */
+export function keepDoubts({ store, rules }: Config, root: Located): Doubt[] {
+  if (store.kind !== 'memory') return [];
+  const larger = rules.flatMap((rule, index) =>
+    mostKept(rule) > store.maxMemoryBytes ? [['routes', index, 'maxShared']] : [],
+  );
+  const written = larger.filter((path) => valueAt(root, path) !== undefined);
+  const doubts: Doubt[] = written.map((path) => ({
+    path,
+    message: `larger than store.maxMemory (${store.maxMemoryBytes} bytes): a response of this size is never kept`,
+  }));
+  if (written.length === larger.length) return doubts;
+  const message = 'smaller than the default of maxShared: a response between the two is never kept';
+  return [...doubts, { path: ['store', 'maxMemory'], message }];
+}
+
+/** Bytes of the largest response that a rule keeps beyond its flight; 0 when it keeps none. */
+function mostKept(rule: Rule): number {
+  const { policy } = rule;
+  if (policy.kind !== 'coalesce') return 0;
+  const keeps = policy.keep.kind === 'fixed' ? policy.keep.keepMs > 0 : !isSafeOnly(rule);
+  return keeps ? policy.maxSharedBytes : 0;
+}
+
+function isSafeOnly({ match }: Rule): boolean {
+  return match.methods.length > 0 && match.methods.every(isSafe);
+}

@@ -1,0 +1,72 @@
+/** Keys that are too coarse, too fine, or not shared although they look so. */
+
+import type { CoalescePolicy, KeyedPolicy, KeyPart, Rule } from '../core/rule.js';
+import { PER_ATTEMPT_FIELDS } from '../http/fields.js';
+import type { Doubt, FieldPath } from './fault.js';
+import { valueAt } from './locate.js';
+import type { Located } from './source.js';
+
+/** What is doubtful about the key of one rule. */
+export function keyDoubts({ policy }: Rule, path: FieldPath): Doubt[] {
+  if (policy.kind === 'pass') return [];
+  return [...(policy.kind === 'coalesce' ? sharedAcrossCallers(policy, path) : []), ...newPerAttempt(policy, path)];
+}
+
+function sharedAcrossCallers(policy: CoalescePolicy, path: FieldPath): Doubt[] {
+  if (policy.identity.kind !== 'public' || policy.key.some(tellsCallersApart)) return [];
+  const message =
+    'public shares one response with every caller, and nothing in the key tells callers apart: ' +
+    'right only when the response is the same for everybody';
+  return [{ path: [...path, 'identity'], message }];
+}
+
+/** Names of things that only their caller holds. */
+const CREDENTIAL = /auth|token|secret|session|credential|passw|api[-_]?key|jwt|signature|^sid$/i;
+/** Fields in which a trusted proxy or a client says who is calling. In a path or query the same words name what is asked for. */
+const CALLER_FIELD = /user|account|customer|tenant|client|device|subject/i;
+
+function tellsCallersApart(part: KeyPart): boolean {
+  switch (part.from) {
+    case 'cookie':
+      return true;
+    case 'header':
+      return part.name === 'cookie' || CREDENTIAL.test(part.name) || CALLER_FIELD.test(part.name);
+    case 'request':
+      return false;
+    default:
+      return CREDENTIAL.test(part.name);
+  }
+}
+
+function newPerAttempt({ key, identity }: KeyedPolicy, path: FieldPath): Doubt[] {
+  const lists = { key, identity: identity.kind === 'parts' ? identity.parts : [] };
+  return Object.entries(lists).flatMap(([field, parts]) =>
+    parts.flatMap((part, index) => {
+      const fresh = part.from === 'header' && PER_ATTEMPT_FIELDS.some((name) => name === part.name);
+      return fresh ? [{ path: [...path, field, index, 'header'], message: tooFine(part.name) }] : [];
+    }),
+  );
+}
+
+function tooFine(name: string): string {
+  const made = name === 'x-request-id' ? ', and the gateway makes one where it is absent' : '';
+  return `too fine: many clients make a new ${name} for every attempt${made}, so that a retry has a key of its own`;
+}
+
+/** Rules of different policies that name one scope: whoever wrote them expected one lock. */
+export function scopeDoubts(rules: readonly Rule[], root: Located): Doubt[] {
+  const firstOfScope = new Map<string, Rule>();
+  return rules.flatMap((rule, index) => {
+    const { name, policy } = rule;
+    if (policy.kind === 'pass') return [];
+    const first = firstOfScope.get(policy.scope);
+    if (first === undefined) firstOfScope.set(policy.scope, rule);
+    if (first === undefined || first.policy.kind === policy.kind) return [];
+    const route = ['routes', index];
+    const written = valueAt(root, [...route, 'scope']) !== undefined;
+    const message =
+      `routes ${first.name} and ${name} share no key under scope ${policy.scope}: the policy is part of the key ` +
+      `(${first.policy.kind} there, ${policy.kind} here)`;
+    return [{ path: [...route, written ? 'scope' : 'name'], message }];
+  });
+}
