@@ -4,7 +4,7 @@
  *
  * Invariants: at most one flight per key is open for joining; a process asks the store once per flight and waits for a
  * foreign leader once per flight, whatever the number of requests; a follower that leaves ends only itself; a flight is
- * closed for joining before anybody is given its response.
+ * closed for joining before anybody, in any process, is given its response.
  */
 
 import type { ClaimResult, FlightRef, Lease, Settlement } from '../core/claim.js';
