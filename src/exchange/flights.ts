@@ -4,7 +4,7 @@
  *
  * Invariants: at most one flight per key is open for joining; a process asks the store once per flight and waits for a
  * foreign leader once per flight, whatever the number of requests; a follower that leaves ends only itself; a flight is
- * closed for joining before anybody is given its response.
+ * closed for joining before anybody, in any process, is given its response.
  */
 
 import type { ClaimResult, FlightRef, Lease, Settlement } from '../core/claim.js';
@@ -205,7 +205,11 @@ export class Flights {
     flight.state = { kind: 'following', wait };
     flight.markFollowers();
     const pollMs = waitOf(flight.policy)?.pollMs ?? WITHOUT_POLL_MS;
-    if (!flight.awaited) return this.#close(flight);
+    if (!flight.awaited) {
+      // Everybody left while the store was asked. The wait is owed all the same: it tells the store that nobody waits.
+      this.#close(flight);
+      wait.abort();
+    }
     let settlement: Settlement;
     try {
       settlement = await store.settled(ref, { pollMs, signal: wait.signal });

@@ -3,8 +3,8 @@
  *
  * Invariants:
  * - nothing is sent unless the lease is held at that moment, by this process's monotonic clock;
- * - the flight is settled exactly once, and nobody can join it any more when the first client sees the end of an
- *   answer: whoever repeats after its answer meets neither its own claim nor an old response;
+ * - the flight is settled exactly once, and nobody can join it any more when the first client, in any process, sees the
+ *   end of an answer: whoever repeats after its answer meets neither its own claim nor an old response;
  * - the leader's client leaving does not end the call, unless the method is safe and nobody waits for it in any process;
  * - an exchange that gives no sign of life for longer than the upstream's own deadlines is ended, whoever holds it up: a
  *   key is not kept by a stalled upload or by a client that does not read;
@@ -29,7 +29,7 @@ import { upstreamProblem } from './upstream-problem.js';
 
 /** Time beyond the upstream's own deadlines, which its client looks after first, until a silent exchange is ended. */
 const OVERDUE_MARGIN_MS = 2_000;
-/** Turns of the event loop for which a flight that has its response can still be joined, before anybody gets it. */
+/** Turns of the event loop for which a flight that has its response can still be joined, before it is published. */
 const LAST_CALL_TURNS = 2;
 /** Largest response that is held back whole until the store has it, so that its fields can say whether it was recorded. */
 const HELD_BACK_BYTES = 65_536;
@@ -288,7 +288,11 @@ export class Leading implements ForwardSink {
     const { flight } = this.#options;
     const heldUntilMs = this.#keeper.heldUntilMs;
     this.#keeper.stop();
-    if (settlement.kind === 'unshareable') flight.close();
+    // What was sent before the first answer goes out and is still to be read belongs to this flight (a burst is accepted
+    // over several turns); what comes after belongs to the next one. Followers elsewhere have their answer before this
+    // process hears that it was published, so it is now that nobody may join any more.
+    if (settlement.kind === 'response') await turns(LAST_CALL_TURNS);
+    flight.close();
     if (!this.#keeper.lost) {
       try {
         this.#onSettled(await this.#tell(settlement, keepMs));
@@ -296,9 +300,6 @@ export class Leading implements ForwardSink {
         void this.#tellLater(settlement, keepMs, heldUntilMs);
       }
     }
-    // What was sent before the first answer went out and is still to be read belongs to this flight (a burst is accepted
-    // over several turns); what comes after belongs to the next one.
-    if (settlement.kind === 'response') await turns(LAST_CALL_TURNS);
     flight.conclude(settlement);
   }
 

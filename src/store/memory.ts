@@ -34,8 +34,6 @@ type Flight = {
   expiresAt: number;
   /** Claims that joined and have not asked for the settlement yet. */
   uncollected: number;
-  /** Whether anybody joined. */
-  awaited: boolean;
   readonly callers: Set<Caller>;
 };
 
@@ -114,17 +112,21 @@ export class MemoryStore implements Store {
     this.#assertOpen();
     const flight = this.#held(lease);
     if (flight === null) return 'lost';
-    if (unlessAwaited && flight.awaited) return 'awaited';
+    if (unlessAwaited && isAwaited(flight)) return 'awaited';
     this.#end(flight, { kind: 'failed', election: flight.election });
     return 'held';
   }
 
   async settled(ref: FlightRef, { signal }: SettledOptions): Promise<Settlement> {
     this.#assertOpen();
-    signal.throwIfAborted();
     const flight = this.#flightOf(ref.key, this.#now());
-    if (flight === null || flight.flight !== ref.flight) return this.#collect(ref);
+    if (flight === null || flight.flight !== ref.flight) {
+      const settlement = this.#collect(ref);
+      signal.throwIfAborted();
+      return settlement;
+    }
     flight.uncollected = Math.max(0, flight.uncollected - 1);
+    signal.throwIfAborted();
     return new Promise((resolve, reject) => {
       const onAbort = () => {
         flight.callers.delete(caller);
@@ -183,7 +185,6 @@ export class MemoryStore implements Store {
       startedAt: now,
       expiresAt: now + leaseMs,
       uncollected: 0,
-      awaited: false,
       callers: new Set(),
     });
     return { key, flight, fence: this.#fence, leaseMs };
@@ -195,10 +196,7 @@ export class MemoryStore implements Store {
       flight.expiresAt = now + request.leaseMs;
       return { kind: 'leader', lease: { key, flight: flight.flight, fence, leaseMs: request.leaseMs } };
     }
-    if (request.join) {
-      flight.awaited = true;
-      flight.uncollected += 1;
-    }
+    if (request.join) flight.uncollected += 1;
     const leaseLeftMs = flight.expiresAt - now;
     return {
       kind: 'follower',
@@ -242,8 +240,9 @@ export class MemoryStore implements Store {
 
   #end(flight: Flight, settlement: Settlement): void {
     this.#flights.delete(flight.key);
+    const awaited = isAwaited(flight);
     for (const caller of takeCallers(flight)) caller.resolve(settlement);
-    if (flight.awaited) {
+    if (awaited) {
       const bytes = settlement.kind === 'response' ? sizeOf(settlement.response) : OVERHEAD_BYTES;
       const expiresAt = this.#now() + GRACE_MS;
       this.#results.set(flight.flight, { settlement, expiresAt, bytes, uncollected: flight.uncollected });
@@ -300,6 +299,11 @@ export class MemoryStore implements Store {
       this.#keptOf(next.value, now);
     }
   }
+}
+
+/** Whether somebody joined who has neither left nor been told. */
+function isAwaited({ uncollected, callers }: Flight): boolean {
+  return uncollected > 0 || callers.size > 0;
 }
 
 function takeCallers(flight: Flight): Caller[] {

@@ -37,6 +37,7 @@ export type ScriptedRedis = Redis & {
   readonly oneflightCompleteBuffer: Script;
   readonly oneflightReleaseBuffer: Script;
   readonly oneflightLookBuffer: Script;
+  readonly oneflightLeaveBuffer: Script;
 };
 
 const lua = (file: string) => readFileSync(new URL(`./lua/${file}`, import.meta.url), 'utf8');
@@ -47,6 +48,7 @@ const SCRIPTS = {
   oneflightComplete: { lua: lua('complete.lua'), numberOfKeys: 2 },
   oneflightRelease: { lua: lua('release.lua'), numberOfKeys: 2 },
   oneflightLook: { lua: lua('look.lua'), numberOfKeys: 2 },
+  oneflightLeave: { lua: lua('leave.lua'), numberOfKeys: 1 },
 };
 
 /** From 20 ms, doubled up to 1 s, the upper half of it at random: a fleet does not come back in step. */

@@ -4,7 +4,9 @@
  * Invariants: a push may come before the reply of the claim that registered for it was read (two connections), and
  * before anybody waits, so every push is remembered for a while; a flight has one wait in a process, however many
  * callers it has, and so one fetch and one re-read; the re-read finds what a lost push would have said, and that a
- * flight is gone, soon after its lease; a failed re-read ends nothing.
+ * flight is gone, soon after its lease; a failed re-read ends nothing; the registration of this process is withdrawn
+ * when the last caller of a flight has left, and not while somebody who joined has still to wait. A claim under way then
+ * needs no thought: it registers with a larger number than the withdrawal names.
  */
 
 import { performance } from 'node:perf_hooks';
@@ -16,12 +18,14 @@ import type { SettledOptions } from './store.js';
 /** What a re-read answers; null: the store did not. */
 export type Looked =
   | { readonly kind: 'settled'; readonly frame: Buffer }
-  | { readonly kind: 'in-flight'; readonly leaseLeftMs: number }
+  | { readonly kind: 'in-flight'; readonly leaseLeftMs: number; readonly registration: number }
   | { readonly kind: 'gone' }
   | null;
 
 export type WaitsOptions = {
   readonly look: (flight: FlightRef) => Promise<Looked>;
+  /** Nobody here waits for the flight any more. Undoes the registration of that number and those before. */
+  readonly withdraw: (flight: FlightRef, registration: number) => void;
   /** A re-read found a settlement of which no push had told. */
   readonly onLostPush: () => void;
   readonly log: StoreLog;
@@ -46,6 +50,14 @@ type Wait = {
   lookAgain: boolean;
 };
 
+/** This process as a waiter of a flight that has not ended, as far as is known here. */
+type Registration = {
+  /** Of the last question that registered it. */
+  number: number;
+  /** Claims that joined and whose wait has not begun. */
+  uncollected: number;
+};
+
 const RELEASED = 'r'.charCodeAt(0);
 const FETCH = 'f'.charCodeAt(0);
 
@@ -60,6 +72,7 @@ export class Waits {
   readonly #options: WaitsOptions;
   readonly #waits = new Map<string, Wait>();
   readonly #pushes = new Map<string, Push>();
+  readonly #registered = new Map<string, Registration>();
   #live = false;
   #blindUntil = Number.NEGATIVE_INFINITY;
   #joined = false;
@@ -79,9 +92,10 @@ export class Waits {
     this.#live = false;
   }
 
-  /** A claim registered this process with a flight. */
-  joined(): void {
+  /** A claim registered this process with a flight, and a wait will follow. */
+  joined(flight: string, registration: number): void {
     this.#joined = true;
+    this.#register(flight, registration).uncollected += 1;
   }
 
   /** Takes a push as complete.lua and release.lua write it. */
@@ -90,12 +104,18 @@ export class Waits {
     const flight = message.toString('latin1', 2, end);
     const push: Push = { marker: message[0] ?? 0, frame: message.subarray(end), at: performance.now() };
     this.#remember(flight, push);
+    this.#registered.delete(flight);
     const wait = this.#waits.get(flight);
     if (wait !== undefined) this.#take(wait, push);
   }
 
   settled(flight: FlightRef, { pollMs, signal }: SettledOptions): Promise<Settlement> {
-    if (signal.aborted) return Promise.reject(signal.reason);
+    const registered = this.#registered.get(flight.flight);
+    if (registered !== undefined) registered.uncollected = Math.max(0, registered.uncollected - 1);
+    if (signal.aborted) {
+      this.#withdrawUnwanted(flight);
+      return Promise.reject(signal.reason);
+    }
     return new Promise((resolve, reject) => {
       const wait = this.#waits.get(flight.flight) ?? this.#begin(flight, pollMs);
       const onAbort = () => this.#leave(wait, caller);
@@ -113,6 +133,7 @@ export class Waits {
       for (const caller of this.#end(wait)) caller.reject(reason);
     }
     this.#pushes.clear();
+    this.#registered.clear();
   }
 
   #begin(flight: FlightRef, pollMs: number): Wait {
@@ -122,9 +143,11 @@ export class Waits {
   }
 
   #start(wait: Wait): void {
-    const early = this.#pushes.get(wait.flight.flight);
+    const { flight } = wait.flight;
+    const early = this.#pushes.get(flight);
+    const pushComes = this.#live && performance.now() >= this.#blindUntil && this.#registered.has(flight);
     if (early !== undefined) this.#take(wait, early);
-    else if (!this.#live || performance.now() < this.#blindUntil) this.#lookNow(wait);
+    else if (!pushComes) this.#lookNow(wait);
     else this.#schedule(wait, wait.flight.leaseLeftMs);
   }
 
@@ -160,7 +183,9 @@ export class Waits {
   async #look(wait: Wait): Promise<void> {
     const looked = await this.#options.look(wait.flight);
     wait.looking = false;
+    if (wait.callers.size === 0) return this.#lookedForNobody(wait.flight, looked);
     if (this.#waits.get(wait.flight.flight) !== wait) return;
+    if (looked?.kind === 'in-flight') this.#register(wait.flight.flight, looked.registration);
     const again = wait.lookAgain;
     wait.lookAgain = false;
     if (looked?.kind === 'settled') {
@@ -186,6 +211,7 @@ export class Waits {
   }
 
   #settle(wait: Wait, settlement: Settlement): void {
+    this.#registered.delete(wait.flight.flight);
     for (const caller of this.#end(wait)) caller.resolve(settlement);
   }
 
@@ -199,8 +225,34 @@ export class Waits {
 
   #leave(wait: Wait, caller: Caller): void {
     wait.callers.delete(caller);
-    if (wait.callers.size === 0) this.#end(wait);
     caller.reject(caller.signal.reason);
+    if (wait.callers.size > 0) return;
+    this.#end(wait);
+    this.#withdrawUnwanted(wait.flight);
+  }
+
+  /** The last caller left during a re-read, which may have registered this process once more. */
+  #lookedForNobody(flight: FlightRef, looked: Looked): void {
+    if (looked?.kind === 'in-flight') this.#register(flight.flight, looked.registration);
+    else if (looked !== null) this.#registered.delete(flight.flight);
+    this.#withdrawUnwanted(flight);
+  }
+
+  #register(flight: string, number: number): Registration {
+    let registered = this.#registered.get(flight);
+    if (registered === undefined) {
+      registered = { number, uncollected: 0 };
+      this.#registered.set(flight, registered);
+    }
+    registered.number = Math.max(registered.number, number);
+    return registered;
+  }
+
+  #withdrawUnwanted(flight: FlightRef): void {
+    const registered = this.#registered.get(flight.flight);
+    if (registered === undefined || registered.uncollected > 0 || this.#waits.has(flight.flight)) return;
+    this.#registered.delete(flight.flight);
+    if (!this.#pushes.has(flight.flight)) this.#options.withdraw(flight, registered.number);
   }
 
   #remember(flight: string, push: Push): void {

@@ -55,6 +55,8 @@ export class RedisStore implements Store {
   readonly #waits: Waits;
   /** Flight → key of claims that may have been executed without an answer, and of releases that were not answered. */
   readonly #owed = new Map<string, string>();
+  /** Numbers the questions that may register this process as a waiter, in the order in which they are sent. */
+  #registration = 0;
   #paying = false;
   #checking = false;
   #closed = false;
@@ -69,6 +71,7 @@ export class RedisStore implements Store {
     const link = { url: options.url, commandTimeoutMs: this.#timeoutMs, log: this.#log };
     this.#waits = new Waits({
       look: (flight) => this.#look(flight),
+      withdraw: (flight, registration) => this.#withdraw(flight, registration),
       onLostPush: () => this.#checkPushes(),
       log: this.#log,
     });
@@ -92,26 +95,27 @@ export class RedisStore implements Store {
   async claim({ key, flight, leaseMs, election, join }: ClaimRequest): Promise<ClaimResult> {
     // Asked again, so it is wanted again.
     this.#owed.delete(flight);
-    const answer = await this.#commands.ask(
-      (client) =>
-        client.oneflightClaimBuffer(
-          this.#record(key),
-          this.#result(key, flight),
-          flight,
-          // The server takes whole milliseconds only.
-          Math.ceil(leaseMs),
-          election,
-          join ? this.#process : '',
-        ),
-      this.#timeoutMs,
-    );
+    let registration = 0;
+    const answer = await this.#commands.ask((client) => {
+      registration = this.#nextRegistration();
+      return client.oneflightClaimBuffer(
+        this.#record(key),
+        this.#result(key, flight),
+        flight,
+        // The server takes whole milliseconds only.
+        Math.ceil(leaseMs),
+        election,
+        join ? this.#process : '',
+        registration,
+      );
+    }, this.#timeoutMs);
     if (answer.kind === 'uncertain') this.#owe(key, flight);
     const reply = answered(answer) as readonly [Buffer, ...(Buffer | number)[]];
     switch (String(reply[0])) {
       case 'L':
         return { kind: 'leader', lease: { key, flight, fence: Number(reply[1]), leaseMs } };
       case 'F':
-        if (join) this.#waits.joined();
+        if (join) this.#waits.joined(String(reply[1]), registration);
         return { kind: 'follower', flight: followed(key, reply) };
       case 'S':
         return stored(reply);
@@ -214,26 +218,40 @@ export class RedisStore implements Store {
   }
 
   async #look(flight: FlightRef): Promise<Looked> {
-    const answer = await this.#commands.ask(
-      (client) =>
-        client.oneflightLookBuffer(
-          this.#record(flight.key),
-          this.#result(flight.key, flight.flight),
-          flight.flight,
-          this.#process,
-        ),
-      FETCH_MS,
-    );
+    let registration = 0;
+    const answer = await this.#commands.ask((client) => {
+      registration = this.#nextRegistration();
+      return client.oneflightLookBuffer(
+        this.#record(flight.key),
+        this.#result(flight.key, flight.flight),
+        flight.flight,
+        this.#process,
+        registration,
+      );
+    }, FETCH_MS);
     if (answer.kind !== 'answered') return null;
     const [kind, value] = answer.value as readonly [Buffer, Buffer | number];
     switch (String(kind)) {
       case 'S':
         return { kind: 'settled', frame: value as Buffer };
       case 'F':
-        return { kind: 'in-flight', leaseLeftMs: value as number };
+        return { kind: 'in-flight', leaseLeftMs: value as number, registration };
       default:
         return { kind: 'gone' };
     }
+  }
+
+  /** Best effort: a registration that stays makes the leader go on for nobody, and costs a push that nobody hears. */
+  #withdraw({ key, flight }: FlightRef, registration: number): void {
+    void this.#commands.ask(
+      (client) => client.oneflightLeaveBuffer(this.#record(key), flight, this.#process, registration),
+      this.#timeoutMs,
+    );
+  }
+
+  #nextRegistration(): number {
+    this.#registration += 1;
+    return this.#registration;
   }
 
   #connected(): void {

@@ -13,6 +13,10 @@
  * - No lost wake-up: whoever was told `follower` learns that flight's settlement by a push as long as the flight's
  *   leader settles it, and by the safety poll if the push was lost. A flight that vanished without a settlement
  *   (lease passed, store emptied) is `unknown` to its followers.
+ * - A flight is awaited as long as somebody who joined it has neither left nor been told, in any process: a claim with
+ *   `join` counts from its answer on, and until the signal of its wait has ended that. A process in which the last one
+ *   has left is withdrawn soon after; best effort, an outage may keep it registered until the flight ends. Whoever joins
+ *   later, or is joining at that moment, is registered and loses no wake-up.
  * - A follower gets the settlement of the flight it joined, never that of an earlier one.
  * - A kept response answers claims for `keepMs` from completion, by the store's clock. Bytes come back equal.
  * - Fences grow: a later leader of a key has a larger fence than every earlier one.
@@ -60,12 +64,14 @@ export interface Store {
   complete(lease: Lease, settlement: Settlement, keepMs: number): Promise<Held>;
   /**
    * Frees the key of a flight of which nothing is to be shared. Followers in other processes, should there be any,
-   * learn `failed`. With `unlessAwaited`, a flight for which other processes wait is left alone and `awaited` is the answer.
+   * learn `failed`. With `unlessAwaited`, a flight that is awaited, as said above, is left alone and `awaited` is the
+   * answer; asked again after everybody has left, it is freed.
    */
   release(lease: Lease, options: { readonly unlessAwaited: boolean }): Promise<Held | 'awaited'>;
   /**
    * Waits for the end of a flight that a claim with `join` answered as `follower`. Survives outages of the store;
-   * ends by settlement or by the signal only.
+   * ends by settlement or by the signal only. Owed once for each such claim: until then the flight is awaited. Who does
+   * not want to wait any more calls it with a signal that is aborted already.
    */
   settled(flight: FlightRef, options: SettledOptions): Promise<Settlement>;
   /**

@@ -54,9 +54,15 @@ export function connectCause(error: Error): FailureCause {
   return 'unreachable';
 }
 
-/** The cause of an error that came after the request had been handed to a connected socket. */
-export function exchangeCause(error: Error): FailureCause {
+/**
+ * The cause of an error that came after the request had been handed to a connected socket. `answering`: the response's
+ * fields had been read.
+ */
+export function exchangeCause(error: Error, answering: boolean): FailureCause {
   const code = codeOf(error);
+  // undici says so of every message that it cannot read once it has seen a `Content-Length`: one that is repeated or out
+  // of range, or that stands beside `Transfer-Encoding`, too. Only of a response that began does it mean what it says.
+  if (!answering && code === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH') return 'malformed';
   const known = EXCHANGE_CAUSES[code];
   if (known !== undefined) return known;
   return error.name === 'HTTPParserError' || code.startsWith('HPE_') ? 'malformed' : 'reset';

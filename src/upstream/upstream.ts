@@ -159,7 +159,8 @@ class RunningExchange implements Exchange {
     const fields = rawFields.map((line) => line.toString('latin1'));
     this.#resume = resume;
     if (status < 200) {
-      if (status !== 101) this.#sink.onInterim(status, fields);
+      // A status below 100 is none; undici ends the exchange for it.
+      if (status >= 100 && status !== 101) this.#sink.onInterim(status, fields);
       return true;
     }
     this.#state = 'answering';
@@ -179,8 +180,8 @@ class RunningExchange implements Exchange {
 
   onError(error: Error): void {
     if (this.#state === 'connecting') this.#fail('not-sent', connectCause(error));
-    else if (this.#state === 'sent') this.#fail('unanswered', exchangeCause(error));
-    else this.#fail('cut', exchangeCause(error));
+    else if (this.#state === 'sent') this.#fail('unanswered', exchangeCause(error, false));
+    else this.#fail('cut', exchangeCause(error, true));
   }
 
   #end(trailers: string[]): void {

@@ -6,7 +6,7 @@ import { COLLAPSED, isProblem } from '../support/expect.js';
 import { delay, eventually, Gate } from '../support/gate.js';
 import { startInProcess, storeWith } from '../support/in-process.js';
 import { coalescePolicy, rejectPolicy, ruleOf } from '../support/rules.js';
-import { resetsAfterReading, startUpstream } from '../support/upstream.js';
+import { ordinalAnswer, resetsAfterReading, startUpstream } from '../support/upstream.js';
 
 const down = () => Promise.reject(new StoreUnavailable('down for the test'));
 
@@ -174,6 +174,35 @@ t.test('a client that leaves while the store is asked leads nothing', async (t) 
   t.equal(upstream.count(), 0);
 });
 
+t.test('a client that leaves while the store is asked keeps no leader elsewhere at work', async (t) => {
+  const upstream = await startUpstream(t);
+  const asked = new Gate();
+  const answer = new Gate();
+  const joined = new Gate();
+  let freed = async (): Promise<string> => 'nobody leads';
+  const store = storeWith((real) => ({
+    claim: async (claim) => {
+      const elsewhere = await real.claim({ ...claim, flight: 'elsewhere', join: false });
+      if (elsewhere.kind === 'leader') freed = () => real.release(elsewhere.lease, { unlessAwaited: true });
+      asked.open();
+      await answer.opened;
+      const result = await real.claim(claim);
+      joined.open();
+      return result;
+    },
+  }));
+  const rules = [ruleOf('r', '/a', coalescePolicy())];
+  const gateway = await startInProcess(t, { upstreamUrl: upstream.url, rules, store });
+  const sent = send(gateway.url, { path: '/a' });
+  sent.answer.catch(() => {});
+  await asked.opened;
+  sent.leave();
+  await gateway.over(1);
+  answer.open();
+  await joined.opened;
+  await eventually('nobody waits for the leader', async () => (await freed()) === 'held');
+});
+
 t.test('an election promotes exactly one follower, as often as the rule allows', async (t) => {
   const upstream = await startUpstream(t);
   upstream.on('/a', resetsAfterReading);
@@ -217,18 +246,16 @@ t.test('requests that differ in what Vary names have flights of their own, one f
 t.test('a request that was sent before the end of a flight is answered by it, even if it is read after', async (t) => {
   const upstream = await startUpstream(t);
   const late: RawClient[] = [];
-  const store = storeWith((real) => ({
-    complete: async (lease, settlement, keepMs) => {
-      const held = await real.complete(lease, settlement, keepMs);
-      // In the socket's buffer now, and read by the gateway in the turn after the flight has ended.
-      for (const client of late) client.write('GET /a HTTP/1.1\r\nHost: a\r\n\r\n');
-      return held;
-    },
-  }));
+  upstream.on('/a', async (call) => {
+    await call.received;
+    call.answer(ordinalAnswer(call));
+    // In the sockets' buffers now: some are read by the gateway after the upstream's answer, before it is published.
+    for (const client of late) client.write('GET /a HTTP/1.1\r\nHost: a\r\n\r\n');
+  });
   const gateway = await startInProcess(t, {
     upstreamUrl: upstream.url,
     rules: [ruleOf('r', '/a', coalescePolicy())],
-    store,
+    store: storeWith(() => ({})),
   });
   for (let i = 0; i < 20; i++) late.push(await RawClient.connect(gateway.url));
   const answers = [await request(gateway.url, { path: '/a' })];

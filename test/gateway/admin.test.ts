@@ -12,7 +12,7 @@ t.setTimeout(120_000);
 
 const redis = await startRedis();
 t.teardown(() => redis.stop());
-const store = `{ kind: redis, url: "${redis.url}" }`;
+const store = `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`;
 const route = (name: string, more: string) => `
   - name: ${name}
     match: { methods: [POST], path: /${name}/* }
@@ -61,7 +61,11 @@ t.test('not ready without the store or an upstream, alive all the same', async (
   const upstream = await startUpstream(t);
   const own = await startRedis();
   t.teardown(() => own.stop());
-  const config = configOf({ upstream: upstream.url, store: `{ kind: redis, url: "${own.url}" }`, routes });
+  const config = configOf({
+    upstream: upstream.url,
+    store: `{ kind: redis, url: "${own.url}", commandTimeout: 300ms }`,
+    routes,
+  });
   const gateway = await startGateway(t, { config });
   const ready = async () => (await gateway.admin('/readyz')).status;
   t.equal(await ready(), 200);

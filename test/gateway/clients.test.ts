@@ -34,7 +34,9 @@ const routes = `
     lease: 30s
     wait: { max: 25s, poll: 15s }`;
 const config = (store: string) => configOf({ upstream: upstream.url, store, routes });
-const shared = await startGateways(t, 2, { config: config(`{ kind: redis, url: "${redis.url}" }`) });
+const shared = await startGateways(t, 2, {
+  config: config(`{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`),
+});
 const single = await startGateway(t, { config: config('{ kind: memory }') });
 
 /** Where the leader is and where its followers are. */
@@ -84,6 +86,8 @@ async function leaving(t: Test, name: string, here: Gateway, there: Gateway): Pr
     await there.caughtUp();
     held.release();
     allEqual(t, [await later], 200, `{"path":"${path}","call":1}`);
+    // The push can be faster than the reply to the leader's process, where the flight is open until then.
+    await here.caughtUp();
     t.match((await here.request({ method: 'POST', path: `${path}?id=1` })).cacheStatus, HIT);
     t.equal(upstream.count(path), 1);
     t.equal(call.aborted, false);
@@ -189,6 +193,48 @@ async function leaving(t: Test, name: string, here: Gateway, there: Gateway): Pr
     t.equal(upstream.count(path), 1);
   });
 }
+
+t.test("the leader's client breaks off its upload: the flight fails at once and the key is free", async (t) => {
+  for (const [name, here, there] of places) {
+    const path = `/unsafe/broken-${name.replaceAll(' ', '-')}`;
+    const leader = await RawClient.connect(here.url);
+    leader.write(`POST ${path}?id=1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n`);
+    await upstream.arrived(1, path);
+    const followers = burst(4, (index) => [here, there][index % 2]!.request({ method: 'POST', path: `${path}?id=1` }));
+    await allCaughtUp([here, there]);
+    leader.close();
+    const broken = performance.now();
+    for (const answer of await followers) isProblem(t, answer, 'leader-failed');
+    t.ok(performance.now() - broken < PROMPT_MS, name);
+    const [call] = upstream.callsOf(path);
+    await within(PROMPT_MS, 'the upstream seeing it', call!.closed);
+    t.equal((await call!.received).whole, false, 'half an upload is never passed off as a whole one');
+    const next = await there.request({ method: 'POST', path: `${path}?id=1` });
+    t.equal(next.cacheStatus, LED);
+    t.equal(upstream.count(path), 2);
+  }
+});
+
+t.test('a follower whose content nobody needs gets its answer, and its connection stays in step', async (t) => {
+  for (const [name, here, there] of places) {
+    const path = `/unsafe/unread-${name.replaceAll(' ', '-')}`;
+    const held = upstream.holds(path);
+    const leader = here.request({ method: 'POST', path: `${path}?id=1`, body: 'mine' });
+    await held.arrived(1);
+    const client = await RawClient.connect(there.url);
+    t.teardown(() => client.close());
+    const content = Buffer.alloc(3_000_000, 'u');
+    client.write(`POST ${path}?id=1 HTTP/1.1\r\nHost: a\r\nContent-Length: ${content.length}\r\n\r\n`);
+    client.write(content);
+    await allCaughtUp([here, there]);
+    held.release();
+    const all = [await leader, (await client.answer())!];
+    allEqual(t, all, 200, `{"path":"${path}","call":1}`);
+    client.write(`POST ${path}?id=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n`);
+    t.match((await client.answer())?.cacheStatus ?? '', HIT, name);
+    t.equal(upstream.count(path), 1);
+  }
+});
 
 t.test('a client that does not read slows nobody', async (t) => {
   for (const [name, here, there] of places) {

@@ -321,7 +321,7 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
 t.test('three processes with Redis', async (t) => {
   const redis = await startRedis();
   t.teardown(() => redis.stop());
-  await scenarios(t, `{ kind: redis, url: "${redis.url}" }`, 3);
+  await scenarios(t, `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`, 3);
 });
 
 t.test('one process in memory', async (t) => {
@@ -333,7 +333,7 @@ t.test('what a burst costs in Redis grows with the processes, not with the reque
   t.teardown(() => redis.stop());
   const upstream = await startUpstream(t);
   upstream.on('/thrift/a', answersAfter(700));
-  const store = `{ kind: redis, url: "${redis.url}" }`;
+  const store = `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`;
   const gateways = await startGateways(t, 2, { config: configOf({ upstream: upstream.url, store, routes: ROUTES }) });
   const scripts = async () => {
     const stats = String(await redis.command('INFO', 'commandstats'));

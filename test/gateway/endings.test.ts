@@ -56,14 +56,14 @@ const routes = [
 ].join('');
 const upstreams = `
   closed: { url: "${closed.url}" }
-  unconnectable: { url: "${unconnectable}", timeouts: { connect: 1200ms, headers: 5s, body: 5s } }
+  unconnectable: { url: "${unconnectable.url}", timeouts: { connect: 1200ms, headers: 5s, body: 5s } }
   not-tls: { url: "https://127.0.0.1:${(notTls.address() as AddressInfo).port}" }`;
 const gateways = await startGateways(t, 2, {
   config: configOf({
     upstream: upstream.url,
     upstreams,
     timeouts: '{ connect: 2s, headers: 1500ms, body: 1500ms }',
-    store: `{ kind: redis, url: "${redis.url}" }`,
+    store: `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`,
     routes,
   }),
 });

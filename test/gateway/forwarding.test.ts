@@ -3,8 +3,8 @@
 import { createHash, randomBytes } from 'node:crypto';
 import http from 'node:http';
 import t from 'tap';
-import { RawClient, rawRequest } from '../support/client.js';
-import { PROMPT_MS } from '../support/expect.js';
+import { burst, RawClient, rawRequest } from '../support/client.js';
+import { isProblem, PROMPT_MS } from '../support/expect.js';
 import { Gate, within } from '../support/gate.js';
 import { configOf, startGateway } from '../support/gateway.js';
 import { answers, type Call, chunkedInParts, startUpstream } from '../support/upstream.js';
@@ -22,7 +22,11 @@ const routes = `
     match: { path: /queried/* }
     policy: coalesce
     key: [ { request: path }, { query: id } ]
-    keep: 0`;
+    keep: 0
+  - name: locked
+    match: { path: /locked/* }
+    policy: reject
+    key: [ { request: path } ]`;
 const gateway = await startGateway(t, { config: configOf({ upstream: upstream.url, routes }) });
 const trusting = await startGateway(t, {
   config: configOf({ upstream: upstream.url, routes, more: 'trustedProxies: [ 127.0.0.0/8 ]' }),
@@ -271,6 +275,26 @@ t.test('content that a key is read from goes on byte for byte', async (t) => {
   }
 });
 
+t.test('content that no key is read from goes on whole, over new connections and old ones', async (t) => {
+  for (const route of ['plain', 'queried', 'locked']) {
+    const sizes = [1, 100, 70_000, 300_000];
+    const bodies = Array.from({ length: 24 }, (_, index) => Buffer.alloc(sizes[index % 4]!, `${route}${index};`));
+    for (const framing of ['length', 'chunked'] as const) {
+      const headers = framing === 'chunked' ? ['Transfer-Encoding', 'chunked'] : [];
+      const path = (index: number) => `/${route}/upload-${framing}-${index}`;
+      const all = await burst(bodies.length, (index) =>
+        gateway.request({ method: 'POST', path: `${path(index)}?id=1`, headers, body: bodies[index]! }),
+      );
+      t.ok(
+        all.every((answer) => answer.status === 200),
+        `${route} ${framing}: ${all.map(({ status }) => status).join()}`,
+      );
+      const changed = bodies.filter((body, index) => !upstream.callsOf(path(index))[0]?.content?.equals(body));
+      t.equal(changed.length, 0, `${route} ${framing}: contents that did not arrive as they were sent`);
+    }
+  }
+});
+
 t.test('content of GET and DELETE goes on, and no content stays none', async (t) => {
   for (const method of ['GET', 'DELETE']) {
     await gateway.request({ method, path: `/content/${method}`, body: 'with content' });
@@ -423,4 +447,101 @@ t.test('an idle upstream connection that was closed is no trouble for the next r
     t.equal((await gateway.request({ method: 'POST', path: '/idle' })).text, 'ok');
   }
   t.equal(upstream.count('/idle'), 5);
+});
+
+t.test('an early answer reaches a client that is still uploading', async (t) => {
+  upstream.on('/early', (call) => {
+    call.socket.pause();
+    call.answer({ status: 413, reason: 'Content Too Large', fields: ['Connection', 'close'], content: 'too much' });
+  });
+  const client = await RawClient.connect(gateway.url);
+  t.teardown(() => client.close());
+  client.write('PUT /early HTTP/1.1\r\nHost: a\r\nContent-Length: 50000000\r\n\r\n');
+  client.write(Buffer.alloc(1_000_000));
+  const answer = await client.answer();
+  t.equal(answer?.status, 413);
+  t.equal(answer?.text, 'too much');
+  callOf('/early').socket.destroy();
+});
+
+t.test('interim responses pass', async (t) => {
+  for (const path of ['/hints', '/queried/hints?id=1']) {
+    upstream.on(path.split('?')[0]!, async (call) => {
+      await call.received;
+      call.head(103, 'Early Hints', ['Link', '</style.css>; rel=preload']);
+      call.answer({ content: 'final' });
+    });
+    const client = await RawClient.connect(gateway.url);
+    t.teardown(() => client.close());
+    client.write(`GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`);
+    const hints = await client.answer();
+    t.equal(hints?.status, 103, path);
+    t.equal(hints?.header('link'), '</style.css>; rel=preload');
+    t.equal((await client.answer())?.text, 'final');
+  }
+});
+
+t.test('an HTTP/1.0 client gets content without chunks', async (t) => {
+  for (const path of ['/old', '/queried/old?id=1']) {
+    upstream.on(path.split('?')[0]!, answers({ content: 'whole', framing: 'chunked', trailers: ['X-Sum', '5'] }));
+    const answer = await rawRequest(gateway.url, `GET ${path} HTTP/1.0\r\nHost: a\r\n\r\n`);
+    t.equal(answer?.status, 200, path);
+    t.equal(answer?.header('transfer-encoding'), null);
+    t.equal(answer?.text, 'whole');
+  }
+});
+
+t.test('a target in asterisk form is refused, not rewritten', async (t) => {
+  const before = upstream.count();
+  isProblem(t, await gateway.request({ method: 'OPTIONS', path: '*' }), 'bad-request');
+  t.equal(upstream.count(), before);
+});
+
+t.test('a target in absolute form is understood', async (t) => {
+  const answer = await rawRequest(gateway.url, 'GET http://a/absolute?x=1 HTTP/1.1\r\nHost: a\r\n\r\n');
+  t.equal(answer?.status, 200);
+  t.equal(upstream.calls.at(-1)?.target.replace('http://a', ''), '/absolute?x=1');
+});
+
+t.test('responses that cannot be passed on are refused or cut, and the process lives', async (t) => {
+  const odd = [
+    'HTTP/1.1 200 OK\r\nX-Bad: a\x00b\r\nContent-Length: 2\r\n\r\nok',
+    'HTTP/1.1 200 OK\r\nBad Name: x\r\nContent-Length: 2\r\n\r\nok',
+    'HTTP/1.1 999 Odd\r\nContent-Length: 2\r\n\r\nok',
+    'HTTP/1.1 99 Odd\r\nContent-Length: 2\r\n\r\nok',
+    'HTTP/1.1 200 \x01\r\nContent-Length: 2\r\n\r\nok',
+    'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok',
+    'HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nok',
+    'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n',
+    'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nok\r\n0\r\n\r\n',
+    'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil',
+    'HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n',
+    'HTTP/1.1 200 OK\r\nTrailer: Content-Length\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nContent-Length: 9\r\n\r\n',
+    `HTTP/1.1 200 OK\r\nX-Long: ${'x'.repeat(200_000)}\r\nContent-Length: 2\r\n\r\nok`,
+  ];
+  for (const [index, bytes] of odd.entries()) {
+    for (const path of [`/odd/raw-${index}`, `/queried/raw-${index}?id=1`]) {
+      upstream.on(path.split('?')[0]!, async (call) => {
+        await call.received;
+        call.raw(bytes);
+        call.hangUp();
+      });
+      const answer = await gateway.request({ path }).catch(() => null);
+      const what = `${index} ${path}: ${answer?.status} ${answer?.text.slice(0, 60)}`;
+      t.ok(
+        answer === null ||
+          answer.cut ||
+          answer.status === 502 ||
+          answer.status === 504 ||
+          answer.text === 'ok' ||
+          answer.text === '',
+        what,
+      );
+      t.notMatch(answer?.text ?? '', 'evil', 'nothing of a second response');
+      t.equal(upstream.count(path.split('?')[0]!), 1, 'one call');
+    }
+    t.equal((await gateway.request({ path: `/plain-${index}` })).status, 200, 'the next request is in step');
+  }
+  t.ok(gateway.running);
+  t.equal((await gateway.metrics()).sum('oneflight_flights_in_progress'), 0);
 });

@@ -3,10 +3,10 @@
 import t from 'tap';
 import { burst } from '../support/client.js';
 import { allEqual, COLLAPSED, HIT, isProblem, LED, PROMPT_MS, tally } from '../support/expect.js';
-import { delay } from '../support/gate.js';
+import { delay, eventually } from '../support/gate.js';
 import { allCaughtUp, configOf, type Gateway, startGateways } from '../support/gateway.js';
 import { startRedis } from '../support/redis.js';
-import { startUpstream } from '../support/upstream.js';
+import { startUnconnectable, startUpstream } from '../support/upstream.js';
 
 t.setTimeout(150_000);
 
@@ -14,21 +14,26 @@ const LEASE_MS = 2_000;
 const redis = await startRedis();
 t.teardown(() => redis.stop());
 const upstream = await startUpstream(t);
-const route = (name: string, policy: string, more = '') => `
+const route = (name: string, policy: string, more = '', to = 'api') => `
   - name: ${name}
     match: { methods: [POST], path: /${name}/* }
+    upstream: ${to}
     policy: ${policy}
     key: [ { request: path }, { query: id } ]
     lease: ${LEASE_MS}ms
     ${more}`;
 const WAIT = 'wait: { max: 25s, poll: 500ms }';
+const unconnectable = await startUnconnectable(t);
 const config = configOf({
   upstream: upstream.url,
-  store: `{ kind: redis, url: "${redis.url}" }`,
+  upstreams: `
+  unconnectable: { url: "${unconnectable.url}", timeouts: { connect: 30s, headers: 5s, body: 5s } }`,
+  store: `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`,
   routes: [
     route('once', 'coalesce', `${WAIT}\n    keep: 20s`),
     route('elects', 'coalesce', `${WAIT}\n    onLeaderFailure: elect\n    keep: 20s`),
     route('lock', 'reject'),
+    route('unsent', 'reject', '', 'unconnectable'),
   ].join(''),
 });
 const start = (count: number) => startGateways(t, count, { config });
@@ -206,4 +211,25 @@ t.test('a leader that is frozen for less than its lease keeps it', async (t) => 
   allEqual(t, await Promise.all([leader, far]), 200, `{"path":"${path}","call":1}`);
   t.equal(upstream.count(path), 1);
   t.equal((await frozen.metrics()).sum('oneflight_leases_lost_total'), 0);
+});
+
+t.test('a leader that wakes up after its lease, before it had sent anything, sends nothing', async (t) => {
+  const [frozen, there] = (await start(2)) as [Gateway, Gateway];
+  const path = '/unsent/late';
+  const leader = post(frozen, path);
+  await frozen.caughtUp();
+  isProblem(t, await post(there, path), 'in-flight', LEASE_MS / 1000);
+  frozen.pause();
+  await delay(LEASE_MS + 300);
+  const second = post(there, path);
+  // The kernel goes on: while the leader sleeps its connection is made, and the key belongs to another request by now.
+  unconnectable.open();
+  await eventually('the request of the second holder', () => unconnectable.received().includes(path));
+  await delay(1_500);
+  frozen.resume();
+  const answer = await leader;
+  t.ok(answer.status >= 500, `${answer.status} ${answer.text}`);
+  isProblem(t, await second, 'outcome-unknown');
+  t.equal(unconnectable.received().split(path).length - 1, 1, 'one request arrived, that of the second holder');
+  t.equal((await frozen.metrics()).sum('oneflight_upstream_calls_total', { route: 'unsent' }), 0);
 });

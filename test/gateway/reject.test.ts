@@ -49,7 +49,7 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
   ].join('');
   const upstreams = `
   closed: { url: "${closed.url}" }
-  unconnectable: { url: "${unconnectable}", timeouts: { connect: 500ms, headers: 5s, body: 5s } }`;
+  unconnectable: { url: "${unconnectable.url}", timeouts: { connect: 500ms, headers: 5s, body: 5s } }`;
   const timeouts = '{ connect: 2s, headers: 6s, body: 1s }';
   const config = configOf({ upstream: upstream.url, upstreams, timeouts, store, routes });
   const gateways = await startGateways(t, processes, { config });
@@ -265,7 +265,7 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
 t.test('two processes with Redis', async (t) => {
   const redis = await startRedis();
   t.teardown(() => redis.stop());
-  await scenarios(t, `{ kind: redis, url: "${redis.url}" }`, 2);
+  await scenarios(t, `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`, 2);
 });
 
 t.test('one process in memory', async (t) => {

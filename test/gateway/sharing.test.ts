@@ -200,7 +200,7 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
 t.test('two processes with Redis', async (t) => {
   const redis = await startRedis();
   t.teardown(() => redis.stop());
-  await scenarios(t, `{ kind: redis, url: "${redis.url}" }`, 2);
+  await scenarios(t, `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`, 2);
 });
 
 t.test('one process in memory', async (t) => {

@@ -13,7 +13,7 @@ import {
   slowestMs,
   tally,
 } from '../support/expect.js';
-import { eventually } from '../support/gate.js';
+import { delay, eventually } from '../support/gate.js';
 import { allCaughtUp, configOf, type Gateway, metricsOf, startGateways } from '../support/gateway.js';
 import { startRedis } from '../support/redis.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
@@ -37,6 +37,7 @@ const routes = [
     'lease: 6s\n    ',
     '',
   ),
+  route('brief', 'coalesce', 'lease: 1s\n    keep: 20s').replace('lease: 6s\n    ', ''),
   route('passing', 'coalesce', 'onStoreDown: pass'),
   route('refusing', 'coalesce', 'onStoreDown: reject'),
   route('lock', 'reject', ''),
@@ -169,6 +170,31 @@ t.test('Redis is frozen in the middle of flights', async (t) => {
   await eventually('the lock free', async () => (await post(there, '/lock/frozen')).status === 200, 8_000);
 });
 
+t.test('a flight that outlives its lease without the store is still the only one in its process', async (t) => {
+  const redis = await startRedis();
+  t.teardown(() => redis.stop());
+  const { gateways, upstream } = await settingOf(t, redis.port);
+  const [here] = gateways;
+  const path = '/brief/orphan';
+  const held = upstream.holds(path);
+  const leader = post(here, path);
+  await held.arrived(1);
+  redis.pause();
+  const followers = [post(here, path)];
+  // Twice the lease: no renewal can have been answered.
+  await delay(2_000);
+  followers.push(post(here, path));
+  await delay(700);
+  t.equal(upstream.count(path), 1, 'onStoreDown: local goes on within the process');
+  held.release();
+  const all = [await leader, ...(await Promise.all(followers))];
+  allEqual(t, all, 200, `{"path":"${path}","call":1}`);
+  // Whether the leader's response was stored is another matter: its right to do so has ended.
+  t.match(all[0]!.cacheStatus, /^oneflight; fwd=miss(; stored)?$/);
+  t.equal(tally(all)[COLLAPSED], 2);
+  t.equal(upstream.count(path), 1);
+});
+
 t.test('Redis is killed in the middle of flights and comes back empty', async (t) => {
   const redis = await startRedis();
   t.teardown(() => redis.stop());
@@ -233,6 +259,30 @@ t.test('a lost reply to a claim does not lock its own owner out', async (t) => {
     await eventually(`${path} free`, async () => (await post(gateways[1], path)).status === 200, 3_000);
     t.ok(upstream.count(path) <= 2);
   }
+});
+
+t.test('a process that stalls does not take its own stall for a dead store', async (t) => {
+  const redis = await startRedis();
+  t.teardown(() => redis.stop());
+  const setting = await settingOf(t, redis.port);
+  const { gateways, upstream, proxy } = setting;
+  const [here] = gateways;
+  await isShared(t, setting);
+  proxy.delayMs = 40;
+  for (let turn = 0; turn < 5; turn += 1) {
+    const path = `/refusing/stall-${turn}`;
+    const answer = post(here, path);
+    // By now the claim is under way. Its reply arrives while the process stands still, and waits in the socket.
+    await delay(40);
+    here.pause();
+    await delay(400);
+    here.resume();
+    const { status, text } = await answer;
+    t.equal(status, 200, text);
+    t.equal(upstream.count(path), 1);
+  }
+  proxy.delayMs = 0;
+  t.equal((await here.metrics()).sum('oneflight_store_errors_total'), 0);
 });
 
 t.test('subscriptions are cut exactly at publication: the poll finds what the push did not bring', async (t) => {

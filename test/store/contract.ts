@@ -88,6 +88,7 @@ export function storeContract(name: string, factory: StoreFactory): void {
   t.test(`${name}: claims`, (test) => claims(test, factory));
   t.test(`${name}: token and fence`, (test) => tokens(test, factory));
   t.test(`${name}: wake-up`, (test) => wakeUps(test, factory));
+  t.test(`${name}: leaving`, (test) => leaving(test, factory));
   t.test(`${name}: flights without a settlement`, (test) => vanished(test, factory));
   t.test(`${name}: kept responses`, (test) => kept(test, factory));
   t.test(`${name}: bytes`, (test) => bytes(test, factory));
@@ -340,6 +341,159 @@ async function wakeUps(t: Test, factory: StoreFactory): Promise<void> {
     await t.rejects(b.settled(flight, { pollMs: POLL_MS, signal: leaving.signal }), { message: 'client left' });
     await a.complete(lease, { kind: 'unshareable', reason: 'x' }, 0);
     t.same(await stays, { kind: 'unshareable', reason: 'x' });
+  });
+}
+
+/** A wait that can be left. Leaving resolves when the wait has ended by it. */
+export function waitFor(store: Store, flight: FlightRef, pollMs = POLL_MS) {
+  const leaving = new AbortController();
+  const ended = store.settled(flight, { pollMs, signal: leaving.signal }).then(
+    ({ kind }) => kind,
+    (reason: unknown) => (reason === LEFT ? 'left' : Promise.reject(reason)),
+  );
+  const leave = async () => {
+    leaving.abort(LEFT);
+    const kind = await ended;
+    if (kind !== 'left') throw new Error(`left, and was told ${kind}`);
+  };
+  return { ended, leave };
+}
+
+const LEFT = new Error('client left');
+
+/** The answer of `release` when nobody waits, asked until it is another than `awaited` or a withdrawal is overdue. */
+export async function releaseWhenAlone(store: Store, lease: Lease): Promise<string> {
+  const deadline = performance.now() + PROMPT_MS;
+  for (;;) {
+    const answer = await store.release(lease, { unlessAwaited: true });
+    if (answer !== 'awaited' || performance.now() > deadline) return answer;
+    await sleep(5);
+  }
+}
+
+async function leaving(t: Test, factory: StoreFactory): Promise<void> {
+  const [a, b, c] = (await factory(t, 3)) as [Store, Store, Store];
+
+  /** Whether the flight is still awaited once everything has arrived that the followers' stores have sent. */
+  const isAwaited = async (lease: Lease) => {
+    for (const store of [b, c]) await store.ping();
+    return (await a.release(lease, { unlessAwaited: true })) === 'awaited';
+  };
+  /** The flight ends, and the wait learns it by a push. */
+  const wakes = async (t: Test, lease: Lease, wait: Promise<Settlement>) => {
+    t.equal(await a.complete(lease, responseWith(Buffer.from('x')), 0), 'held');
+    t.equal((await wait).kind, 'response');
+  };
+
+  await t.test('joined and left: nobody waits any more', async (t) => {
+    const lease = await lead(a, { key: newKey() });
+    await waitFor(b, await follow(b, { key: lease.key })).leave();
+    t.equal(await releaseWhenAlone(a, lease), 'held');
+    t.equal((await claim(b, { key: lease.key })).kind, 'leader', 'and the key is free');
+  });
+
+  await t.test('joined and never waited: a signal that is aborted already is leaving too', async (t) => {
+    const lease = await lead(a, { key: newKey() });
+    const flight = await follow(b, { key: lease.key });
+    t.ok(await isAwaited(lease), 'a wait is still to come');
+    await t.rejects(b.settled(flight, { pollMs: POLL_MS, signal: AbortSignal.abort(LEFT) }), LEFT);
+    t.equal(await releaseWhenAlone(a, lease), 'held');
+  });
+
+  await t.test('of two waits in a process one leaves: the flight is awaited until the other does', async (t) => {
+    for (const claims of [1, 2]) {
+      const lease = await lead(a, { key: newKey() });
+      const flight = await follow(b, { key: lease.key });
+      const one = waitFor(b, flight);
+      const other = waitFor(b, claims === 1 ? flight : await follow(b, { key: lease.key }));
+      await one.leave();
+      t.ok(await isAwaited(lease), `joined by ${claims}`);
+      await other.leave();
+      t.equal(await releaseWhenAlone(a, lease), 'held');
+    }
+  });
+
+  await t.test('of two processes one leaves: the flight is awaited until the other does', async (t) => {
+    const lease = await lead(a, { key: newKey() });
+    const one = waitFor(b, await follow(b, { key: lease.key }));
+    const other = waitFor(c, await follow(c, { key: lease.key }));
+    await one.leave();
+    t.ok(await isAwaited(lease));
+    await other.leave();
+    t.equal(await releaseWhenAlone(a, lease), 'held');
+  });
+
+  await t.test('of two processes one leaves: the other is told', async (t) => {
+    const lease = await lead(a, { key: newKey() });
+    const one = waitFor(b, await follow(b, { key: lease.key }));
+    const other = settled(c, await follow(c, { key: lease.key }));
+    await one.leave();
+    t.ok(await isAwaited(lease));
+    await wakes(t, lease, other);
+  });
+
+  await t.test('left and joined again: awaited, and told by a push', async (t) => {
+    for (const pauseMs of [0, 50]) {
+      const lease = await lead(a, { key: newKey() });
+      const first = waitFor(b, await follow(b, { key: lease.key }));
+      const left = first.leave();
+      if (pauseMs > 0) await sleep(pauseMs);
+      const wait = settled(b, await follow(b, { key: lease.key }));
+      await left;
+      t.ok(await isAwaited(lease), `after ${pauseMs} ms`);
+      await wakes(t, lease, wait);
+    }
+  });
+
+  await t.test('left, joined and left again: nobody waits any more', async (t) => {
+    const lease = await lead(a, { key: newKey() });
+    for (let i = 0; i < 3; i += 1) await waitFor(b, await follow(b, { key: lease.key })).leave();
+    t.equal(await releaseWhenAlone(a, lease), 'held');
+  });
+
+  await t.test('a claim that is under way when the last wait leaves keeps its wake-up', async (t) => {
+    const lease = await lead(a, { key: newKey() });
+    const last = waitFor(b, await follow(b, { key: lease.key }));
+    const joining = follow(b, { key: lease.key });
+    await last.leave();
+    const flight = await joining;
+    t.ok(await isAwaited(lease));
+    await wakes(t, lease, settled(b, flight));
+  });
+
+  await t.test('a claim whose wait has not begun when the last wait leaves keeps its wake-up', async (t) => {
+    const lease = await lead(a, { key: newKey() });
+    const last = waitFor(b, await follow(b, { key: lease.key }));
+    const flight = await follow(b, { key: lease.key });
+    await last.leave();
+    t.ok(await isAwaited(lease));
+    const wait = settled(b, flight);
+    t.ok(await isAwaited(lease));
+    await wakes(t, lease, wait);
+  });
+
+  await t.test('leaving during a re-read of the flight is leaving', async (t) => {
+    for (let i = 0; i < 20; i += 1) {
+      const lease = await lead(a, { key: newKey() });
+      const wait = waitFor(b, await follow(b, { key: lease.key }), 1);
+      await sleep(1 + (i % 4));
+      await wait.leave();
+      if ((await releaseWhenAlone(a, lease)) !== 'held') t.fail(`awaited in round ${i}`);
+    }
+  });
+
+  await t.test('leaving after the end changes nothing', async (t) => {
+    const key = newKey();
+    const lease = await lead(a, { key });
+    const wait = waitFor(b, await follow(b, { key }));
+    const late = await follow(b, { key });
+    await a.complete(lease, responseWith(Buffer.from('x')), 0);
+    t.equal(await wait.ended, 'response');
+    const next = await lead(a, { key });
+    const following = settled(b, await follow(b, { key }));
+    await t.rejects(b.settled(late, { pollMs: POLL_MS, signal: AbortSignal.abort(LEFT) }), LEFT);
+    t.ok(await isAwaited(next));
+    await wakes(t, next, following);
   });
 }
 

@@ -6,7 +6,18 @@ import { newFlightId } from '../../src/core/claim.js';
 import { RedisStore, type RedisStoreOptions } from '../../src/store/redis.js';
 import { type RedisServer, startRedis } from '../support/redis.js';
 import { startTcpProxy, type TcpProxy } from '../support/redis-proxy.js';
-import { anyResponse, claim, claimWhenFree, follow, lead, newKey, responseWith, settled } from './contract.js';
+import {
+  anyResponse,
+  claim,
+  claimWhenFree,
+  follow,
+  lead,
+  newKey,
+  releaseWhenAlone,
+  responseWith,
+  settled,
+  waitFor,
+} from './contract.js';
 
 const redis = await startRedis();
 t.teardown(() => redis.stop());
@@ -58,6 +69,10 @@ async function tookMs(run: () => Promise<unknown>): Promise<number> {
 async function calls(): Promise<Map<string, number>> {
   const text = String(await redis.command('INFO', 'commandstats'));
   return new Map([...text.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)].map(([, name, n]) => [String(name), Number(n)]));
+}
+
+function scripts(counted: ReadonlyMap<string, number>): number {
+  return (counted.get('evalsha') ?? 0) + (counted.get('eval') ?? 0);
 }
 
 t.test('a claim whose reply is lost is asked again and leads', async (t) => {
@@ -298,10 +313,67 @@ t.test('a flight costs two commands and one for each waiting process; a large re
     await redis.command('CONFIG', 'RESETSTAT');
     await flight(size, 5);
     const counted = await calls();
-    t.equal((counted.get('evalsha') ?? 0) + (counted.get('eval') ?? 0), 4 + fetches, `scripts for ${size} bytes`);
+    t.equal(scripts(counted), 4 + fetches, `scripts for ${size} bytes`);
     t.equal(counted.get('publish'), 2, 'a push to each waiting process, and to no other');
     t.equal(counted.get('subscribe') ?? 0, 0);
   }
+});
+
+t.test('leaving costs one command for a process, and none when the flight or the store has ended', async (t) => {
+  const [leader, follower] = [await open(t), await open(t)];
+  const lease = await lead(leader, { key: newKey() });
+  const ref = await follow(follower, { key: lease.key });
+  const waits = Array.from({ length: 5 }, () => waitFor(follower, ref));
+  await redis.command('CONFIG', 'RESETSTAT');
+  for (const wait of waits) await wait.leave();
+  await follower.ping();
+  t.equal(scripts(await calls()), 1);
+  t.equal(await releaseWhenAlone(leader, lease), 'held');
+
+  const next = await lead(leader, { key: newKey() });
+  const told = settled(follower, await follow(follower, { key: next.key }));
+  const other = await lead(leader, { key: newKey() });
+  const cut = t.rejects(settled(follower, await follow(follower, { key: other.key })), UNAVAILABLE);
+  await redis.command('CONFIG', 'RESETSTAT');
+  await leader.complete(next, responseWith(Buffer.from('x')), 0);
+  await told;
+  await follower.ping();
+  await follower.close();
+  await cut;
+  await leader.ping();
+  t.equal(scripts(await calls()), 1, 'the completion');
+});
+
+t.test('a withdrawal that is executed late does not undo a later claim of its process', async (t) => {
+  const [leader, follower] = [await open(t), await open(t)];
+  const before = await lead(leader, { key: newKey() });
+  await waitFor(follower, await follow(follower, { key: before.key })).leave();
+  await follower.ping();
+  const lease = await lead(leader, { key: newKey() });
+  const first = waitFor(follower, await follow(follower, { key: lease.key }));
+  // The server has forgotten the withdrawal's script but not the claim's: the client sends it again, after the claim.
+  await redis.command('SCRIPT', 'FLUSH');
+  await lead(await open(t), { key: newKey() });
+  const left = first.leave();
+  const wait = settled(follower, await follow(follower, { key: lease.key }));
+  await left;
+  await follower.ping();
+  t.equal(await leader.release(lease, { unlessAwaited: true }), 'awaited');
+  await leader.complete(lease, responseWith(Buffer.from('x')), 0);
+  t.equal((await wait).kind, 'response');
+});
+
+t.test('leaving while the store is away is quiet, and whoever joins afterwards is told', async (t) => {
+  const { proxy, store } = await proxied(t);
+  const leader = await open(t);
+  const lease = await lead(leader, { key: newKey() });
+  const wait = waitFor(store, await follow(store, { key: lease.key }));
+  proxy.loseReplyTo(lease.flight);
+  await wait.leave();
+  await untilItAnswers(store);
+  const again = settled(store, await follow(store, { key: lease.key }));
+  await leader.complete(lease, responseWith(Buffer.from('x')), 0);
+  t.equal((await again).kind, 'response');
 });
 
 t.test('a frame that cannot be read is unknown to followers and an outage to claims', async (t) => {

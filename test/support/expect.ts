@@ -26,6 +26,7 @@ const STATUS: Readonly<Record<string, readonly number[]>> = {
   'leader-failed': [503],
   'store-unavailable': [503],
   'bad-upstream-response': [502],
+  'bad-request': [400, 408, 417, 431, 501],
   draining: [503],
   overloaded: [503],
 };

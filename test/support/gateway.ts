@@ -18,6 +18,26 @@ const PROGRAM = fileURLToPath(new URL('../../src/main.js', import.meta.url));
 const START_MS = 20_000;
 const { PATH = '' } = process.env;
 
+/** A shell that ends the gateways of this process when this process is gone, even after a `kill -9`. */
+const KEEPER = `
+  while read -r how pid; do
+    case $how in
+      started) pids="$pids $pid " ;;
+      ended) pids=$(echo "$pids" | sed "s/ $pid / /") ;;
+    esac
+  done
+  [ -z "$(echo $pids)" ] || kill -9 $pids`;
+let keeper: ChildProcess | null = null;
+
+function keep(how: 'started' | 'ended', pid: number): void {
+  if (keeper === null) {
+    keeper = spawn('/bin/sh', ['-c', KEEPER], { stdio: ['pipe', 'ignore', 'ignore'], detached: true });
+    keeper.unref();
+    (keeper.stdin as unknown as { unref(): void }).unref();
+  }
+  keeper.stdin!.write(`${how} ${pid}\n`);
+}
+
 /** The part of a tap test that the support code needs. */
 export type Scope = {
   teardown(end: () => void | Promise<void>): void;
@@ -129,8 +149,10 @@ export class Gateway {
       env: { PATH, ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
+    keep('started', this.pid);
     this.exited = new Promise((resolve) => {
       this.#child.once('close', (code, signal) => {
+        keep('ended', this.pid);
         rmSync(folder, { recursive: true, force: true });
         resolve({ code, signal });
       });

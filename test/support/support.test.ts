@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { burst, RawClient, rawRequest, request, send } from './client.js';
-import { Gate } from './gate.js';
+import { eventually, Gate } from './gate.js';
 import { Samples } from './gateway.js';
 import { TcpProxy } from './tcp-proxy.js';
 import {
@@ -118,9 +118,16 @@ t.test('every misbehaviour is what its name says', async (t) => {
   t.equal((await request(upstream.url)).text, 'back');
 });
 
-t.test('connecting to the unconnectable hangs', async (t) => {
-  const url = await startUnconnectable(t);
-  await t.rejects(request(url, { signal: AbortSignal.timeout(300) }), { name: 'AbortError' });
+t.test('connecting to the unconnectable hangs until it is opened', async (t) => {
+  const port = await startUnconnectable(t);
+  await t.rejects(request(port.url, { signal: AbortSignal.timeout(300) }), { name: 'AbortError' });
+  t.equal(port.received(), '');
+  port.open();
+  const sent = send(port.url, { path: '/now' });
+  await eventually('the request', () => port.received().includes('GET /now'));
+  sent.leave();
+  await t.rejects(sent.answer);
+  t.equal(port.received().split('GET').length, 2, 'the one that gave up sent nothing');
 });
 
 t.test('the client keeps order, spelling and repeats of fields, and a burst is whole', async (t) => {

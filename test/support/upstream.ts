@@ -405,13 +405,22 @@ export function answersSlowly(pieces: readonly Buffer[], pauseMs: number): Behav
   };
 }
 
+/** A port on which connecting hangs until it is opened. */
+export type Unconnectable = {
+  readonly url: string;
+  /** From now on connections are made, those that hang too. */
+  open(): void;
+  /** What clients have sent since. */
+  received(): string;
+};
+
 /**
- * A port on which connecting hangs: its process is stopped and its accept queue is full, so that the kernel drops
+ * Starts a port on which connecting hangs: its process is stopped and its accept queue is full, so that the kernel drops
  * what comes. Ends with the test.
  */
-export async function startUnconnectable(t: { teardown(end: () => void): void }): Promise<string> {
-  const script = `const s = require('net').createServer(); s.listen({ host: '127.0.0.1', port: 0, backlog: 1 },
-    () => process.stdout.write(String(s.address().port)));`;
+export async function startUnconnectable(t: { teardown(end: () => void): void }): Promise<Unconnectable> {
+  const script = `const s = require('net').createServer((c) => c.on('error', () => {}).pipe(process.stdout, { end: false }));
+    s.listen({ host: '127.0.0.1', port: 0, backlog: 1 }, () => process.stdout.write(String(s.address().port)));`;
   const child = spawn(process.execPath, ['-e', script], { stdio: ['ignore', 'pipe', 'inherit'] });
   const fillers: Socket[] = [];
   t.teardown(() => {
@@ -419,6 +428,10 @@ export async function startUnconnectable(t: { teardown(end: () => void): void })
     child.kill('SIGKILL');
   });
   const port = Number(await new Promise<Buffer>((resolve) => child.stdout.once('data', resolve)));
+  let received = '';
+  child.stdout.on('data', (piece: Buffer) => {
+    received += piece.toString('latin1');
+  });
   child.kill('SIGSTOP');
   for (let stuck = 0; stuck < 2; ) {
     const filler = connect({ host: '127.0.0.1', port });
@@ -430,7 +443,7 @@ export async function startUnconnectable(t: { teardown(end: () => void): void })
     ]);
     if (!connected) stuck += 1;
   }
-  return `http://127.0.0.1:${port}`;
+  return { url: `http://127.0.0.1:${port}`, open: () => child.kill('SIGCONT'), received: () => received };
 }
 
 /** Sends the fields and the first part at once and the other parts when `gate` opens, chunked. */

@@ -145,9 +145,9 @@ async function readChunked(reader: ByteReader): Promise<Content> {
     const length = Number.parseInt(size.toString('latin1'), 16);
     if (Number.isNaN(length)) return cut();
     if (length === 0) break;
-    const piece = await reader.exactly(length + CRLF.length);
-    if (piece === null) return cut();
-    pieces.push(piece.subarray(0, length));
+    const piece = await reader.exactly(length);
+    if (piece !== null) pieces.push(piece);
+    if (piece === null || (await reader.exactly(CRLF.length)) === null) return cut();
   }
   const trailers: string[] = [];
   for (;;) {

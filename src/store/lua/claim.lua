@@ -1,13 +1,14 @@
 -- Who has this key? Takes it when it is free.
 --
 -- KEYS[1]  the key's record (hash): s state ('f' in flight, 'd' done), f flight, n fence, e election,
---          t start of the flight (us), w:<process> one empty field per waiting process; when done also
---          c completion (us) and b the frame
+--          t start of the flight (us), w:<process> one field per waiting process with the number of the question
+--          that registered it last; when done also c completion (us) and b the frame
 -- KEYS[2]  where the result of the asker's own flight would stand, should that flight have ended already
 -- ARGV[1]  the asker's flight id
 -- ARGV[2]  lease in ms
 -- ARGV[3]  election
 -- ARGV[4]  the asker's process id when it wants to wait for somebody else's flight, else ''
+-- ARGV[5]  number of this question; each that may register the process has a larger one than those before
 --
 -- Result, by its first element:
 --   'L', fence                                   the key is the asker's, now or since an earlier try
@@ -35,7 +36,7 @@ if state == 'f' then
     return { 'L', record[3] }
   end
   if ARGV[4] ~= '' then
-    redis.call('HSET', KEYS[1], 'w:' .. ARGV[4], '')
+    redis.call('HSET', KEYS[1], 'w:' .. ARGV[4], ARGV[5])
   end
   local age = math.max(0, math.floor((us() - record[5]) / 1000))
   return { 'F', record[2], redis.call('PTTL', KEYS[1]), age, tonumber(record[4]) }

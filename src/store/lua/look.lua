@@ -4,6 +4,7 @@
 -- KEYS[2]  the flight's result
 -- ARGV[1]  flight id
 -- ARGV[2]  the asker's process id, registered anew when the flight goes on
+-- ARGV[3]  number of this question, as in claim.lua
 --
 -- Result, by its first element:
 --   'S', frame          settled; the frame is 'r' when the flight was released
@@ -21,5 +22,5 @@ end
 if record[1] == 'd' then
   return { 'S', redis.call('HGET', KEYS[1], 'b') }
 end
-redis.call('HSET', KEYS[1], 'w:' .. ARGV[2], '')
+redis.call('HSET', KEYS[1], 'w:' .. ARGV[2], ARGV[3])
 return { 'F', redis.call('PTTL', KEYS[1]) }
