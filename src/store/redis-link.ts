@@ -87,7 +87,12 @@ class TimedOut extends Error {
 /** Settles like the promise, or rejects with `TimedOut`. A later rejection of the promise is taken care of. */
 function within<T>(promise: Promise<T>, ms: number): Promise<T> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new TimedOut(`no answer within ${Math.round(ms)} ms`)), ms);
+    // After a stall of this process its timers are due before its sockets are read, where the answer may be waiting: a
+    // pause of our own is no outage of the store. An immediate comes after one look at the sockets.
+    const timer = setTimeout(
+      () => setImmediate(() => reject(new TimedOut(`no answer within ${Math.round(ms)} ms`))),
+      ms,
+    );
     promise.then(
       (value) => {
         clearTimeout(timer);
@@ -183,10 +188,11 @@ export class RedisLink {
         clearTimeout(timer);
         resolve(true);
       };
-      const timer = setTimeout(() => {
+      const giveUp = () => {
         this.#whenReady.delete(onReady);
         resolve(false);
-      }, deadline - performance.now());
+      };
+      const timer = setTimeout(() => setImmediate(giveUp), deadline - performance.now());
       this.#whenReady.add(onReady);
     });
   }

@@ -11,7 +11,7 @@ import { startUpstream } from '../support/upstream.js';
 
 t.setTimeout(90_000);
 
-const TURNS = 120;
+const TURNS = 60;
 /** Traffic beside, so that the gateway's event loop is as full as in earnest. */
 const BESIDE = 4;
 

@@ -1,5 +1,6 @@
 /** Content that flows, stalls or is not read on routes with a key: it arrives whole or is seen to be cut. */
 
+import type { Socket } from 'node:net';
 import t from 'tap';
 import { type Answered, burst, RawClient, request } from '../support/client.js';
 import { isProblem } from '../support/expect.js';
@@ -96,104 +97,108 @@ t.test('uploads with one key: the leader’s content arrives whole, and everybod
   t.equal(upstream.count(path), 1);
 });
 
-for (const name of ['shared', 'lock']) {
-  t.test(`a stalled upload ends with the upstream's deadlines and never executes later (${name})`, async (t) => {
-    const path = `/${name}/stalled`;
-    const executed: string[] = [];
-    upstream.on(path, async (call) => {
-      const { whole } = await call.received;
-      if (!whole) return;
-      executed.push(String(call.content));
-      call.answer({ content: 'executed' });
-    });
-    const stalled = await RawClient.connect(gateway.url);
-    t.teardown(() => stalled.close());
-    stalled.write(`POST ${path} HTTP/1.1\r\nHost: a\r\nX-Key: 1\r\nContent-Length: 10\r\n\r\n12345`);
-    await upstream.arrived(1, path);
-    const [first] = upstream.callsOf(path);
-    const began = performance.now();
-    const again = () => request(gateway.url, { method: 'POST', path, headers: ['X-Key', '1'], body: 'second' });
-
-    let second: Answered = await again();
-    while (second.status !== 200 && performance.now() - began < CONNECT_MS + HEADERS_MS + MARGIN_MS + LATE_MS) {
-      // Before that: a duplicate is refused, a follower learns that its leader failed.
-      if (second.status !== 409) isProblem(t, second, 'leader-failed', LEASE_S);
-      await delay(50);
-      second = await again();
-    }
-    t.equal(second.text, 'executed', `the key is free after ${Math.round(performance.now() - began)} ms`);
-    t.ok(performance.now() - began > HEADERS_MS, 'not before the deadline');
-
-    stalled.write('67890');
-    const told = await stalled.answer();
-    if (told !== null) isProblem(t, told, 'outcome-unknown');
-    await first!.closed;
-    t.equal((await first!.received).whole, false, 'the upstream sees the stalled content cut');
-    const [, next] = upstream.callsOf(path);
-    t.ok(first!.endedAtMs! <= next!.startedAtMs, 'the next one runs after it');
-    t.same(executed, ['second']);
-    t.equal((await gateway.metrics()).sum('oneflight_flights_in_progress', { route: name }), 0);
-  });
-}
-
-/** Reads the answer's bytes at its own pace. */
+/** Reads a connection only as far as it is told to. */
 class SlowReader {
-  readonly #client: RawClient;
+  readonly #socket: Socket;
   bytes = 0;
+  #until = 0;
 
-  constructor(client: RawClient) {
-    this.#client = client;
-    client.socket.pause();
-    client.socket.on('data', (piece: Buffer) => {
+  constructor({ socket }: RawClient) {
+    this.#socket = socket;
+    socket.on('data', (piece: Buffer) => {
       this.bytes += piece.length;
+      if (this.bytes >= this.#until) socket.pause();
     });
-    client.socket.pause();
+    socket.pause();
   }
 
-  async readOn(ms: number): Promise<void> {
-    this.#client.socket.resume();
-    await delay(ms);
-    this.#client.socket.pause();
+  readOn(bytes: number): void {
+    this.#until = this.bytes + bytes;
+    this.#socket.resume();
   }
 }
 
-t.test('a client that does not read keeps a lock no longer than the deadlines', async (t) => {
-  const path = '/lock/unread';
-  upstream.on(path, answers({ content: Buffer.alloc(32 * MiB, 'a') }));
-  const idle = await RawClient.connect(gateway.url);
-  t.teardown(() => idle.close());
-  idle.socket.pause();
-  idle.write(`POST ${path} HTTP/1.1\r\nHost: a\r\nX-Key: 1\r\nContent-Length: 0\r\n\r\n`);
-  await upstream.arrived(1, path);
-  const again = () => request(gateway.url, { method: 'POST', path, headers: ['X-Key', '1'] });
-  isProblem(t, await again(), 'in-flight', LEASE_S);
-  upstream.on(path, answers({ content: 'free' }));
-  await eventually('the lock free', async () => (await again()).text === 'free', BODY_MS + MARGIN_MS + LATE_MS);
-  t.equal(upstream.count(path), 2);
-  t.equal((await gateway.metrics()).sum('oneflight_flights_in_progress', { route: 'lock' }), 0);
+t.test('exchanges that do not move', { jobs: 4 }, async (t) => {
+  for (const name of ['shared', 'lock']) {
+    t.test(`a stalled upload ends with the upstream's deadlines and never executes later (${name})`, async (t) => {
+      const path = `/${name}/stalled`;
+      const executed: string[] = [];
+      upstream.on(path, async (call) => {
+        const { whole } = await call.received;
+        if (!whole) return;
+        executed.push(String(call.content));
+        call.answer({ content: 'executed' });
+      });
+      const stalled = await RawClient.connect(gateway.url);
+      t.teardown(() => stalled.close());
+      stalled.write(`POST ${path} HTTP/1.1\r\nHost: a\r\nX-Key: 1\r\nContent-Length: 10\r\n\r\n12345`);
+      await upstream.arrived(1, path);
+      const [first] = upstream.callsOf(path);
+      const began = performance.now();
+      const again = () => request(gateway.url, { method: 'POST', path, headers: ['X-Key', '1'], body: 'second' });
+
+      let second: Answered = await again();
+      while (second.status !== 200 && performance.now() - began < CONNECT_MS + HEADERS_MS + MARGIN_MS + LATE_MS) {
+        // Before that: a duplicate is refused, a follower learns that its leader failed.
+        if (second.status !== 409) isProblem(t, second, 'leader-failed', LEASE_S);
+        await delay(50);
+        second = await again();
+      }
+      t.equal(second.text, 'executed', `the key is free after ${Math.round(performance.now() - began)} ms`);
+      t.ok(performance.now() - began > HEADERS_MS, 'not before the deadline');
+
+      stalled.write('67890');
+      const told = await stalled.answer();
+      if (told !== null) isProblem(t, told, 'outcome-unknown');
+      await first!.closed;
+      t.equal((await first!.received).whole, false, 'the upstream sees the stalled content cut');
+      const [, next] = upstream.callsOf(path);
+      t.ok(first!.endedAtMs! <= next!.startedAtMs, 'the next one runs after it');
+      t.same(executed, ['second']);
+    });
+  }
+
+  t.test('a client that does not read keeps a lock no longer than the deadlines', async (t) => {
+    const path = '/lock/unread';
+    upstream.on(path, answers({ content: Buffer.alloc(32 * MiB, 'a') }));
+    const idle = await RawClient.connect(gateway.url);
+    t.teardown(() => idle.close());
+    idle.socket.pause();
+    idle.write(`POST ${path} HTTP/1.1\r\nHost: a\r\nX-Key: 1\r\nContent-Length: 0\r\n\r\n`);
+    await upstream.arrived(1, path);
+    const again = () => request(gateway.url, { method: 'POST', path, headers: ['X-Key', '1'] });
+    isProblem(t, await again(), 'in-flight', LEASE_S);
+    upstream.on(path, answers({ content: 'free' }));
+    await eventually('the lock free', async () => (await again()).text === 'free', BODY_MS + MARGIN_MS + LATE_MS);
+    t.equal(upstream.count(path), 2);
+  });
+
+  t.test('a client that reads slowly keeps its lock until it has everything', async (t) => {
+    const path = '/lock/slow';
+    const length = 32 * MiB;
+    upstream.on(path, answers({ content: Buffer.alloc(length, 'a') }));
+    const slow = await RawClient.connect(gateway.url);
+    t.teardown(() => slow.close());
+    const reader = new SlowReader(slow);
+    slow.write(`POST ${path} HTTP/1.1\r\nHost: a\r\nX-Key: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+    await upstream.arrived(1, path);
+    const again = () => request(gateway.url, { method: 'POST', path, headers: ['X-Key', '1'] });
+    const began = performance.now();
+    // Longer in all than a client that does not read at all would be borne.
+    while (performance.now() - began < BODY_MS + MARGIN_MS + 2_000) {
+      reader.readOn(MiB);
+      await delay(400);
+      if (reader.bytes < length / 3) isProblem(t, await again(), 'in-flight', LEASE_S);
+    }
+    t.ok(reader.bytes < length, `read slowly: ${reader.bytes} bytes`);
+    reader.readOn(2 * length);
+    await slow.closed;
+    t.ok(reader.bytes > length, `all of it: ${reader.bytes} bytes`);
+    t.equal(upstream.count(path), 1);
+    t.equal((await again()).status, 200, 'free again');
+  });
 });
 
-t.test('a client that reads slowly keeps its lock until it has everything', async (t) => {
-  const path = '/lock/slow';
-  const length = 24 * MiB;
-  upstream.on(path, answers({ content: Buffer.alloc(length, 'a') }));
-  const slow = await RawClient.connect(gateway.url);
-  t.teardown(() => slow.close());
-  const reader = new SlowReader(slow);
-  slow.write(`POST ${path} HTTP/1.1\r\nHost: a\r\nX-Key: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
-  await upstream.arrived(1, path);
-  const again = () => request(gateway.url, { method: 'POST', path, headers: ['X-Key', '1'] });
-  const began = performance.now();
-  // Longer in all than a client that does not read at all would be borne.
-  while (performance.now() - began < BODY_MS + MARGIN_MS + 2_000) {
-    await reader.readOn(1);
-    await delay(400);
-    if (reader.bytes < length / 2) isProblem(t, await again(), 'in-flight', LEASE_S);
-  }
-  t.ok(reader.bytes < length, `read slowly: ${reader.bytes} bytes`);
-  slow.socket.resume();
-  await slow.closed;
-  t.ok(reader.bytes > length, `all of it: ${reader.bytes} bytes`);
-  t.equal(upstream.count(path), 1);
-  t.equal((await again()).status, 200, 'free again');
+t.test('no flight is left behind', async (t) => {
+  t.equal((await gateway.metrics()).sum('oneflight_flights_in_progress'), 0);
 });
