@@ -11,7 +11,6 @@
  */
 
 import { fieldLines } from './field-lines.js';
-import { fingerprintNeedsContent } from './fingerprint.js';
 import type { JsonPointer } from './json-pointer.js';
 import { type CompiledPart, compilePart, PartReader, readsContent } from './key-part.js';
 import { digestOf, groupElement, textElement, textsElement } from './key-text.js';
@@ -52,12 +51,10 @@ type CompiledKey = {
 /** Policies are frozen when loaded, so each is compiled once; a replaced one goes with its last request. */
 const compiled = new WeakMap<KeyedPolicy, CompiledKey>();
 
-/** Whether the key, or the fingerprint that goes with it, cannot be had without the whole content of the request. */
+/** Whether the key cannot be had without the whole content of the request. */
 export function needsContent(policy: KeyedPolicy): boolean {
   return (
-    (policy.kind === 'replay' && fingerprintNeedsContent(policy)) ||
-    policy.key.some(readsContent) ||
-    (policy.identity.kind === 'parts' && policy.identity.parts.some(readsContent))
+    policy.key.some(readsContent) || (policy.identity.kind === 'parts' && policy.identity.parts.some(readsContent))
   );
 }
 

@@ -4,7 +4,7 @@
  */
 
 import { fieldLines } from '../core/field-lines.js';
-import { fingerprintOf } from '../core/fingerprint.js';
+import { fingerprintNeedsContent, fingerprintOf } from '../core/fingerprint.js';
 import { keyOf, needsContent } from '../core/key.js';
 import { matchRule, type RuleTable } from '../core/match.js';
 import type { ProblemCode } from '../core/outcome.js';
@@ -74,16 +74,16 @@ function hostProblem(httpVersion: string, hosts: readonly string[], target: Targ
 type Located = { readonly target: Target; readonly host: string; readonly params: ReadonlyMap<string, string> };
 
 async function keyed(caller: Caller, policy: KeyedPolicy, located: Located, options: HandleOptions): Promise<void> {
-  if (needsContent(policy)) {
-    const read = await readContent(caller.req, policy.maxKeyBodyBytes);
-    if (read.kind === 'broken') return;
-    if (read.kind === 'too-large') return caller.refuse('content-too-large');
-    caller.content = read.content;
-  }
-  const view = { method: caller.method, fields: caller.fields, content: caller.content, ...located };
-  const key = keyOf(policy, view, options.secret);
+  const { secret } = options;
+  const viewNow = () => ({ method: caller.method, fields: caller.fields, content: caller.content, ...located });
+  if (needsContent(policy) && !(await hasContent(caller, policy))) return;
+  const key = keyOf(policy, viewNow(), secret);
   if (key.kind === 'key') {
-    if (policy.kind === 'replay') caller.fingerprint = fingerprintOf(policy, view, options.secret);
+    if (policy.kind === 'replay') {
+      // Read only now: a request without a key is forwarded as it streams, whatever its length.
+      if (fingerprintNeedsContent(policy) && !(await hasContent(caller, policy))) return;
+      caller.fingerprint = fingerprintOf(policy, viewNow(), secret);
+    }
     return options.flights.arrive(caller, key.digest);
   }
   const reason: ProblemCode & `key-${string}` = key.kind === 'missing' ? 'key-missing' : 'key-malformed';
@@ -92,4 +92,13 @@ async function keyed(caller: Caller, policy: KeyedPolicy, located: Located, opti
   const believed = key.kind === 'malformed' && policy.kind === 'replay';
   if (policy.onMissingKey === 'reject' || believed) return caller.refuse(reason, { detail: `Key part "${key.part}".` });
   pass(caller, options.upstreamOf((caller.rule as Rule).upstream), { kind: 'bypassed', reason }, options.observer);
+}
+
+/** Reads the whole content, once; false when the request is over because that cannot be done. */
+async function hasContent(caller: Caller, policy: KeyedPolicy): Promise<boolean> {
+  if (caller.content !== null) return true;
+  const read = await readContent(caller.req, policy.maxKeyBodyBytes);
+  if (read.kind === 'whole') caller.content = read.content;
+  if (read.kind === 'too-large') caller.refuse('content-too-large');
+  return read.kind === 'whole';
 }
