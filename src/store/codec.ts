@@ -13,7 +13,14 @@ import type { SharedResponse } from '../core/sharing.js';
 const VERSION = 1;
 const HEAD_BYTES = 6;
 
-const KINDS = ['response', 'failed', 'unknown', 'unshareable'] as const satisfies readonly Settlement['kind'][];
+/** A kind's place is its byte: new ones go to the end. */
+const KINDS = [
+  'response',
+  'failed',
+  'unknown',
+  'unshareable',
+  'not-kept',
+] as const satisfies readonly Settlement['kind'][];
 
 const NOTHING = Buffer.alloc(0);
 
@@ -65,6 +72,8 @@ function metaOf(settlement: Settlement): object {
       return { election: settlement.election };
     case 'unshareable':
       return { reason: settlement.reason };
+    case 'not-kept':
+      return {};
   }
 }
 
@@ -91,6 +100,8 @@ function settlementOf(kind: Settlement['kind'], meta: Meta, content: Buffer): Se
       return { kind, election: integer(meta, 'election') };
     case 'unshareable':
       return { kind, reason: text(meta, 'reason') };
+    case 'not-kept':
+      return { kind };
   }
 }
 

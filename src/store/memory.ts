@@ -2,14 +2,23 @@
  * The store in this process's memory, for a gateway of one process.
  *
  * Invariants: expiry is exact whenever a key is read, the sweep only gives memory back and ends waits; kept responses
- * are bounded by `maxMemoryBytes`, least recently used out first, claims are never evicted; a settlement stays until
- * everybody who joined its flight has asked for it, at most `GRACE_MS`, and longer only while there is room for it.
+ * are bounded by `maxMemoryBytes`, least recently used out first; claims and facts (an outcome is unknown, a response is
+ * not kept) are never evicted, and of a response that stands against a second execution the fact stays when its content
+ * goes; a settlement stays until everybody who joined its flight has asked for it, at most `GRACE_MS`, and longer only
+ * while there is room for it.
  */
 
 import { performance } from 'node:perf_hooks';
-import type { ClaimResult, FlightRef, Held, Lease, Settlement } from '../core/claim.js';
+import type { ClaimResult, Ended, FlightRef, Held, Lease, Settlement, TakenKey } from '../core/claim.js';
 import type { SharedResponse } from '../core/sharing.js';
-import { type ClaimRequest, type SettledOptions, type Store, StoreUnavailable } from './store.js';
+import {
+  type ClaimRequest,
+  type SettleAs,
+  type SettledOptions,
+  type Store,
+  StoreUnavailable,
+  type TakenOptions,
+} from './store.js';
 
 export type MemoryStoreOptions = {
   /** Bound of all kept responses together. A response that is larger alone is not kept. */
@@ -25,26 +34,38 @@ type Caller = {
   readonly onAbort: () => void;
 };
 
-type Flight = {
+/** What is known of a flight from its claim to the end of its record. */
+type Origin = {
   readonly key: string;
   readonly flight: string;
   readonly fence: number;
-  readonly election: number;
+  readonly fingerprint: string;
+  readonly holdMs: number;
+  readonly route: string;
   readonly startedAt: number;
-  expiresAt: number;
+};
+
+type Flight = {
+  readonly origin: Origin;
+  readonly election: number;
+  leaseEndsAt: number;
   /** Claims that joined and have not asked for the settlement yet. */
   uncollected: number;
   readonly callers: Set<Caller>;
 };
 
-type Kept = {
-  readonly flight: string;
-  readonly fence: number;
-  readonly response: SharedResponse;
-  readonly completedAt: number;
+/** A flight that has ended and still has its key. */
+type Past<E> = {
+  readonly origin: Origin;
+  readonly ended: E;
+  /** The settlement by which its leader ended it; null: it did not. */
+  readonly settledAs: Settlement['kind'] | null;
+  readonly endedAt: number;
   readonly expiresAt: number;
-  readonly bytes: number;
 };
+
+type Kept = Past<Ended & { readonly kind: 'response' }> & { readonly bytes: number };
+type Fact = Past<{ readonly kind: 'not-kept' } | { readonly kind: 'unknown' }>;
 
 type Result = {
   readonly settlement: Settlement;
@@ -55,8 +76,8 @@ type Result = {
 
 const GRACE_MS = 10_000;
 const SWEEP_MS = 250;
-/** How many kept responses one sweep looks at. */
-const SWEEP_KEPT = 1_000;
+/** How many kept responses, and how many facts, one sweep looks at. */
+const SWEEP_MOST = 1_000;
 /** Objects, map entries and the like, for one response. */
 const OVERHEAD_BYTES = 512;
 
@@ -67,13 +88,15 @@ export class MemoryStore implements Store {
   /** Least recently used first. */
   readonly #kept = new Map<string, Kept>();
   #keptBytes = 0;
+  readonly #facts = new Map<string, Fact>();
   /** Ended flights, by flight id, oldest first. */
   readonly #results = new Map<string, Result>();
   #resultBytes = 0;
   /** Above every fence of an earlier process on this machine, as long as its clock is not set back. */
   #fence = Date.now() * 1_000;
   #sweeper: NodeJS.Timeout | null = null;
-  #toSweep: Iterator<string> | null = null;
+  readonly #keptSweep = new PartialSweep(this.#kept, (key, now) => this.#pastOf(key, now));
+  readonly #factsSweep = new PartialSweep(this.#facts, (key, now) => this.#pastOf(key, now));
   #closed = false;
 
   constructor(options: MemoryStoreOptions) {
@@ -85,9 +108,13 @@ export class MemoryStore implements Store {
     this.#assertOpen();
     const now = this.#now();
     const flight = this.#flightOf(request.key, now);
-    if (flight !== null) return this.#taken(flight, request, now);
-    const kept = this.#keptOf(request.key, now);
-    if (kept !== null) return this.#replay(request.key, kept, now);
+    const past = flight === null ? this.#pastOf(request.key, now) : null;
+    const origin = flight?.origin ?? past?.origin;
+    if (origin !== undefined && origin.flight !== request.flight && origin.fingerprint !== request.fingerprint) {
+      return { kind: 'mismatch' };
+    }
+    if (flight !== null) return this.#join(flight, request, now);
+    if (past !== null) return this.#repeat(past, now);
     return { kind: 'leader', lease: this.#lead(request, now) };
   }
 
@@ -95,15 +122,15 @@ export class MemoryStore implements Store {
     this.#assertOpen();
     const flight = this.#held(lease);
     if (flight === null) return 'lost';
-    flight.expiresAt = this.#now() + lease.leaseMs;
+    flight.leaseEndsAt = this.#now() + lease.leaseMs;
     return 'held';
   }
 
   async complete(lease: Lease, settlement: Settlement, keepMs: number): Promise<Held> {
     this.#assertOpen();
     const flight = this.#held(lease);
-    if (flight === null) return this.#settledBy(lease) ? 'held' : 'lost';
-    if (settlement.kind === 'response' && keepMs > 0) this.#keep(flight, settlement.response, keepMs);
+    if (flight === null) return this.#settledBy(lease, settlement) ? 'held' : 'lost';
+    this.#keep(flight.origin, settlement, settlement.kind, keepMs);
     this.#end(flight, settlement);
     return 'held';
   }
@@ -120,7 +147,7 @@ export class MemoryStore implements Store {
   async settled(ref: FlightRef, { signal }: SettledOptions): Promise<Settlement> {
     this.#assertOpen();
     const flight = this.#flightOf(ref.key, this.#now());
-    if (flight === null || flight.flight !== ref.flight) {
+    if (flight === null || flight.origin.flight !== ref.flight) {
       const settlement = this.#collect(ref);
       signal.throwIfAborted();
       return settlement;
@@ -138,6 +165,35 @@ export class MemoryStore implements Store {
     });
   }
 
+  async settle(key: string, as: SettleAs): Promise<'settled' | 'absent'> {
+    this.#assertOpen();
+    const now = this.#now();
+    const flight = this.#flightOf(key, now);
+    const past = flight === null ? this.#pastOf(key, now) : null;
+    const origin = flight?.origin ?? past?.origin;
+    if (origin === undefined) return 'absent';
+    if (past !== null) this.#drop(past);
+    const ending: Settlement =
+      as.kind === 'free'
+        ? { kind: 'failed', election: flight?.election ?? 0 }
+        : { kind: 'response', response: as.response };
+    this.#keep(origin, ending, null, as.kind === 'free' ? 0 : as.keepMs);
+    if (flight === null) this.#evict();
+    else this.#end(flight, ending);
+    return 'settled';
+  }
+
+  async taken({ state, limit }: TakenOptions): Promise<TakenKey[]> {
+    this.#assertOpen();
+    const now = this.#now();
+    const taken: TakenKey[] = [];
+    for (const one of this.#allTaken(now)) {
+      if (taken.length >= limit) break;
+      if (state === 'any' || state === one.state) taken.push(one);
+    }
+    return taken;
+  }
+
   async ping(): Promise<void> {
     this.#assertOpen();
   }
@@ -153,99 +209,152 @@ export class MemoryStore implements Store {
     for (const flight of this.#flights.values()) {
       for (const caller of takeCallers(flight)) caller.reject(reason);
     }
-    for (const map of [this.#flights, this.#kept, this.#results]) map.clear();
+    for (const map of [this.#flights, this.#kept, this.#facts, this.#results]) map.clear();
   }
 
   #assertOpen(): void {
     if (this.#closed) throw new StoreUnavailable('the store is closed');
   }
 
-  /** The key's flight. One whose lease has passed is gone from here on, without a settlement. */
+  /** The key's flight. One whose lease has passed is gone from here on; what it leaves behind is at most a fact. */
   #flightOf(key: string, now: number): Flight | null {
     const flight = this.#flights.get(key);
     if (flight === undefined) return null;
-    if (now < flight.expiresAt) return flight;
+    if (now < flight.leaseEndsAt) return flight;
     this.#flights.delete(key);
+    const { origin, leaseEndsAt } = flight;
+    if (origin.holdMs > 0) {
+      const expiresAt = leaseEndsAt + origin.holdMs;
+      this.#facts.set(key, { origin, ended: { kind: 'unknown' }, settledAs: null, endedAt: leaseEndsAt, expiresAt });
+    }
     for (const caller of takeCallers(flight)) caller.resolve({ kind: 'unknown', election: flight.election });
     return null;
   }
 
   #held(lease: Lease): Flight | null {
     const flight = this.#flightOf(lease.key, this.#now());
-    return flight !== null && flight.flight === lease.flight && flight.fence === lease.fence ? flight : null;
+    return flight !== null && isOf(flight.origin, lease) ? flight : null;
   }
 
-  #lead({ key, flight, leaseMs, election }: ClaimRequest, now: number): Lease {
+  #lead({ key, flight, leaseMs, election, fingerprint, holdMs, route }: ClaimRequest, now: number): Lease {
     this.#fence += 1;
+    const fence = this.#fence;
     this.#flights.set(key, {
-      key,
-      flight,
-      fence: this.#fence,
+      origin: { key, flight, fence, fingerprint, holdMs, route, startedAt: now },
       election,
-      startedAt: now,
-      expiresAt: now + leaseMs,
+      leaseEndsAt: now + leaseMs,
       uncollected: 0,
       callers: new Set(),
     });
-    return { key, flight, fence: this.#fence, leaseMs };
+    return { key, flight, fence, leaseMs };
   }
 
-  #taken(flight: Flight, request: ClaimRequest, now: number): ClaimResult {
-    const { key, fence, election } = flight;
-    if (flight.flight === request.flight) {
-      flight.expiresAt = now + request.leaseMs;
-      return { kind: 'leader', lease: { key, flight: flight.flight, fence, leaseMs: request.leaseMs } };
+  #join(flight: Flight, request: ClaimRequest, now: number): ClaimResult {
+    const { key, fence, startedAt, flight: id } = flight.origin;
+    if (id === request.flight) {
+      flight.leaseEndsAt = now + request.leaseMs;
+      return { kind: 'leader', lease: { key, flight: id, fence, leaseMs: request.leaseMs } };
     }
     if (request.join) flight.uncollected += 1;
-    const leaseLeftMs = flight.expiresAt - now;
+    const leaseLeftMs = flight.leaseEndsAt - now;
     return {
       kind: 'follower',
-      flight: { key, flight: flight.flight, leaseLeftMs, ageMs: now - flight.startedAt, election },
+      flight: { key, flight: id, leaseLeftMs, ageMs: now - startedAt, election: flight.election },
     };
   }
 
-  #keptOf(key: string, now: number): Kept | null {
-    const kept = this.#kept.get(key);
-    if (kept === undefined) return null;
-    if (now < kept.expiresAt) return kept;
-    this.#drop(key, kept);
+  /** What an ended flight has left behind under the key. Asked when the key has no flight. */
+  #pastOf(key: string, now: number): Kept | Fact | null {
+    const past = this.#kept.get(key) ?? this.#facts.get(key);
+    if (past === undefined) return null;
+    if (now < past.expiresAt) return past;
+    this.#drop(past);
     return null;
   }
 
-  #replay(key: string, kept: Kept, now: number): ClaimResult {
-    this.#kept.delete(key);
-    this.#kept.set(key, kept);
-    const { flight, response, completedAt, expiresAt } = kept;
-    return { kind: 'stored', flight, response, ageMs: now - completedAt, ttlMs: expiresAt - now };
+  #repeat(past: Kept | Fact, now: number): ClaimResult {
+    const { ended, endedAt, expiresAt, origin } = past;
+    const { key, flight } = origin;
+    const ttlMs = expiresAt - now;
+    if (ended.kind === 'unknown') return { kind: 'unknown', flight, ttlMs };
+    if ('bytes' in past) {
+      this.#kept.delete(key);
+      this.#kept.set(key, past);
+    }
+    return { kind: 'stored', flight, ended, ageMs: now - endedAt, ttlMs };
   }
 
   /** A completion repeated by its own flight was held, as in the other stores. */
-  #settledBy({ key, flight, fence }: Lease): boolean {
-    const kept = this.#keptOf(key, this.#now());
-    return kept !== null && kept.flight === flight && kept.fence === fence;
+  #settledBy(lease: Lease, settlement: Settlement): boolean {
+    const past = this.#pastOf(lease.key, this.#now());
+    return past !== null && isOf(past.origin, lease) && past.settledAs === settlement.kind;
   }
 
-  #keep({ key, flight, fence }: Flight, response: SharedResponse, keepMs: number): void {
-    const bytes = sizeOf(response);
-    if (bytes > this.#maxBytes) return;
+  #keep(origin: Origin, settlement: Settlement, settledAs: Settlement['kind'] | null, keepMs: number): void {
+    if (keepMs <= 0) return;
     const now = this.#now();
-    this.#kept.set(key, { flight, fence, response, completedAt: now, expiresAt: now + keepMs, bytes });
-    this.#keptBytes += bytes;
+    const times = { endedAt: now, expiresAt: now + keepMs };
+    switch (settlement.kind) {
+      case 'response': {
+        const bytes = sizeOf(settlement.response);
+        const kept: Kept = { origin, ended: settlement, settledAs, ...times, bytes };
+        if (bytes > this.#maxBytes) return this.#keepFact(kept);
+        this.#kept.set(origin.key, kept);
+        this.#keptBytes += bytes;
+        return;
+      }
+      case 'not-kept':
+      case 'unknown':
+        this.#facts.set(origin.key, { origin, ended: { kind: settlement.kind }, settledAs, ...times });
+    }
   }
 
-  #drop(key: string, kept: Kept): void {
-    this.#kept.delete(key);
-    this.#keptBytes -= kept.bytes;
+  /** There is no room for a response. Where a repeat must not be executed the fact is kept that there was one. */
+  #keepFact({ origin, settledAs, endedAt, expiresAt }: Kept): void {
+    if (origin.fingerprint === '' && origin.holdMs === 0) return;
+    this.#facts.set(origin.key, { origin, ended: { kind: 'not-kept' }, settledAs, endedAt, expiresAt });
+  }
+
+  #drop(past: Kept | Fact): void {
+    const { key } = past.origin;
+    this.#facts.delete(key);
+    if (this.#kept.delete(key) && 'bytes' in past) this.#keptBytes -= past.bytes;
+  }
+
+  *#allTaken(now: number): Iterable<TakenKey> {
+    for (const key of this.#flights.keys()) {
+      const flight = this.#flightOf(key, now);
+      if (flight === null) continue;
+      const { startedAt } = flight.origin;
+      const waiting = isAwaited(flight) ? 1 : 0;
+      yield {
+        ...named(flight.origin),
+        state: 'in-flight',
+        ageMs: now - startedAt,
+        leftMs: flight.leaseEndsAt - now,
+        waiting,
+      };
+    }
+    for (const map of [this.#kept, this.#facts]) {
+      for (const key of map.keys()) {
+        const past = this.#pastOf(key, now);
+        if (past === null) continue;
+        const state = past.ended.kind === 'unknown' ? 'unknown' : 'kept';
+        const ageMs = now - (state === 'unknown' ? past.origin.startedAt : past.endedAt);
+        yield { ...named(past.origin), state, ageMs, leftMs: past.expiresAt - now, waiting: 0 };
+      }
+    }
   }
 
   #end(flight: Flight, settlement: Settlement): void {
-    this.#flights.delete(flight.key);
+    const { key, flight: id } = flight.origin;
+    this.#flights.delete(key);
     const awaited = isAwaited(flight);
     for (const caller of takeCallers(flight)) caller.resolve(settlement);
     if (awaited) {
       const bytes = settlement.kind === 'response' ? sizeOf(settlement.response) : OVERHEAD_BYTES;
       const expiresAt = this.#now() + GRACE_MS;
-      this.#results.set(flight.flight, { settlement, expiresAt, bytes, uncollected: flight.uncollected });
+      this.#results.set(id, { settlement, expiresAt, bytes, uncollected: flight.uncollected });
       this.#resultBytes += bytes;
     }
     this.#evict();
@@ -271,34 +380,55 @@ export class MemoryStore implements Store {
       if (this.#keptBytes + this.#resultBytes <= this.#maxBytes) return;
       if (result.uncollected === 0) this.#forget(flight, result);
     }
-    for (const [key, kept] of this.#kept) {
+    for (const kept of this.#kept.values()) {
       if (this.#keptBytes <= this.#maxBytes) return;
-      this.#drop(key, kept);
+      this.#drop(kept);
+      this.#keepFact(kept);
     }
   }
 
   #sweep(): void {
     const now = this.#now();
     for (const key of this.#flights.keys()) this.#flightOf(key, now);
-    this.#sweepKept(now);
+    this.#keptSweep.step(now);
+    this.#factsSweep.step(now);
     for (const [flight, result] of this.#results) {
       if (now < result.expiresAt) break;
       this.#forget(flight, result);
     }
   }
+}
 
-  /** A part at a time: there may be hundreds of thousands, and one that has expired costs nothing but its memory. */
-  #sweepKept(now: number): void {
-    this.#toSweep ??= this.#kept.keys();
-    for (let i = 0; i < SWEEP_KEPT; i += 1) {
-      const next = this.#toSweep.next();
+/** A part at a time: there may be hundreds of thousands, and one that has expired costs nothing but its memory. */
+class PartialSweep {
+  readonly #map: ReadonlyMap<string, unknown>;
+  readonly #visit: (key: string, now: number) => void;
+  #left: Iterator<string> | null = null;
+
+  constructor(map: ReadonlyMap<string, unknown>, visit: (key: string, now: number) => void) {
+    this.#map = map;
+    this.#visit = visit;
+  }
+
+  step(now: number): void {
+    this.#left ??= this.#map.keys();
+    for (let i = 0; i < SWEEP_MOST; i += 1) {
+      const next = this.#left.next();
       if (next.done) {
-        this.#toSweep = null;
+        this.#left = null;
         return;
       }
-      this.#keptOf(next.value, now);
+      this.#visit(next.value, now);
     }
   }
+}
+
+function isOf(origin: Origin, lease: Lease): boolean {
+  return origin.flight === lease.flight && origin.fence === lease.fence;
+}
+
+function named({ key, flight, route, fence }: Origin) {
+  return { key, flight, route, fence };
 }
 
 /** Whether somebody joined who has neither left nor been told. */

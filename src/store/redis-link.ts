@@ -38,6 +38,7 @@ export type ScriptedRedis = Redis & {
   readonly oneflightReleaseBuffer: Script;
   readonly oneflightLookBuffer: Script;
   readonly oneflightLeaveBuffer: Script;
+  readonly oneflightSettleBuffer: Script;
 };
 
 const lua = (file: string) => readFileSync(new URL(`./lua/${file}`, import.meta.url), 'utf8');
@@ -49,6 +50,7 @@ const SCRIPTS = {
   oneflightRelease: { lua: lua('release.lua'), numberOfKeys: 2 },
   oneflightLook: { lua: lua('look.lua'), numberOfKeys: 2 },
   oneflightLeave: { lua: lua('leave.lua'), numberOfKeys: 1 },
+  oneflightSettle: { lua: lua('settle.lua'), numberOfKeys: 2 },
 };
 
 /** From 20 ms, doubled up to 1 s, the upper half of it at random: a fleet does not come back in step. */

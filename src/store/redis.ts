@@ -8,12 +8,20 @@
  * answer was lost is owed a release, paid by token as soon as the server answers, so that no key stays locked by nobody.
  */
 
-import type { ClaimResult, FlightRef, Held, Lease, Settlement } from '../core/claim.js';
+import type { ClaimResult, FlightRef, Held, Lease, Settlement, TakenKey } from '../core/claim.js';
 import { newFlightId } from '../core/claim.js';
 import { decodeSettlement, encodeSettlement } from './codec.js';
 import { type Answer, RedisLink, type ScriptedRedis, type StoreLog } from './redis-link.js';
+import { recordPattern, takenAmong } from './redis-taken.js';
 import { type Looked, Waits } from './redis-waits.js';
-import { type ClaimRequest, type SettledOptions, type Store, StoreUnavailable } from './store.js';
+import {
+  type ClaimRequest,
+  type SettleAs,
+  type SettledOptions,
+  type Store,
+  StoreUnavailable,
+  type TakenOptions,
+} from './store.js';
 
 export type RedisStoreOptions = {
   /** `redis://` or `rediss://`, with user, password and database as usual. */
@@ -27,6 +35,8 @@ export type RedisStoreOptions = {
   /** Told about outages. Default: nobody is. */
   readonly log?: StoreLog;
 };
+
+const NOTHING = Buffer.alloc(0);
 
 /** How long a result waits for waiters that missed its push. */
 const GRACE_MS = 10_000;
@@ -44,6 +54,10 @@ const BYTES_PER_MS = 8 * 1024;
 const FETCH_MS = 2_000;
 /** How long `open` waits for the first connection. */
 const OPEN_MS = 2_000;
+/** How many keys one step of a walk through the server is to look at. */
+const SCAN_COUNT = 500;
+/** How often an operator's word is tried on a key that changes hands meanwhile. */
+const SETTLE_TRIES = 5;
 
 export class RedisStore implements Store {
   readonly #prefix: string;
@@ -92,7 +106,8 @@ export class RedisStore implements Store {
     this.#pushes.client.on('messageBuffer', (_channel: Buffer, message: Buffer) => this.#waits.push(message));
   }
 
-  async claim({ key, flight, leaseMs, election, join }: ClaimRequest): Promise<ClaimResult> {
+  async claim(request: ClaimRequest): Promise<ClaimResult> {
+    const { key, flight, leaseMs, election, join } = request;
     // Asked again, so it is wanted again.
     this.#owed.delete(flight);
     let registration = 0;
@@ -107,6 +122,9 @@ export class RedisStore implements Store {
         election,
         join ? this.#process : '',
         registration,
+        request.fingerprint,
+        Math.ceil(request.holdMs),
+        request.route,
       );
     }, this.#timeoutMs);
     if (answer.kind === 'uncertain') this.#owe(key, flight);
@@ -119,6 +137,10 @@ export class RedisStore implements Store {
         return { kind: 'follower', flight: followed(key, reply) };
       case 'S':
         return stored(reply);
+      case 'M':
+        return { kind: 'mismatch' };
+      case 'U':
+        return { kind: 'unknown', flight: String(reply[1]), ttlMs: reply[2] as number };
       default:
         throw new StoreUnavailable('the flight was given up after an outage; ask with a new flight id');
     }
@@ -142,10 +164,11 @@ export class RedisStore implements Store {
           flight,
           fence,
           frame,
-          settlement.kind === 'response' ? Math.max(0, Math.floor(keepMs)) : 0,
+          isKept(settlement) ? wholeMs(keepMs) : 0,
           this.#channel(''),
           GRACE_MS,
           INLINE_BYTES,
+          settlement.kind === 'unknown' ? 'u' : 'd',
         ),
       this.#timeoutMs + frame.length / BYTES_PER_MS,
     );
@@ -169,6 +192,60 @@ export class RedisStore implements Store {
   settled(flight: FlightRef, options: SettledOptions): Promise<Settlement> {
     if (this.#closed) return Promise.reject(new StoreUnavailable('the store is closed'));
     return this.#waits.settled(flight, options);
+  }
+
+  async settle(key: string, as: SettleAs): Promise<'settled' | 'absent'> {
+    const frame = as.kind === 'free' ? NOTHING : encodeSettlement(as);
+    const keepMs = as.kind === 'free' ? 0 : wholeMs(as.keepMs);
+    for (let i = 0; i < SETTLE_TRIES; i += 1) {
+      // Read first: a script is to be told the names of its keys, and the flight's id is in one.
+      const flight = answered(
+        await this.#commands.ask((client) => client.hget(this.#record(key), 'f'), this.#timeoutMs),
+      );
+      if (flight === null) return 'absent';
+      const answer = await this.#commands.ask(
+        (client) =>
+          client.oneflightSettleBuffer(
+            this.#record(key),
+            this.#result(key, flight),
+            flight,
+            frame,
+            keepMs,
+            this.#channel(''),
+            GRACE_MS,
+            INLINE_BYTES,
+          ),
+        this.#timeoutMs + frame.length / BYTES_PER_MS,
+      );
+      const settled = answered(answer);
+      if (settled === 1) return 'settled';
+      if (answer.kind === 'answered' && answer.repeated) throw new StoreUnavailable('the answer of the store was lost');
+      if (settled === 0) return 'absent';
+    }
+    throw new StoreUnavailable('the key changed hands again and again');
+  }
+
+  async taken({ state, limit }: TakenOptions): Promise<TakenKey[]> {
+    const found = new Map<string, TakenKey>();
+    let cursor = '0';
+    do {
+      const scanned = await this.#commands.ask(
+        (client) => client.scan(cursor, 'MATCH', recordPattern(this.#prefix), 'COUNT', SCAN_COUNT, 'TYPE', 'hash'),
+        this.#timeoutMs,
+      );
+      const [next, records] = answered(scanned);
+      cursor = next;
+      if (records.length === 0) continue;
+      const keys = records.map((record) => record.slice(this.#record('').length - 1, -1));
+      const some = answered(
+        await this.#commands.ask((client) => takenAmong(client, keys, (key) => this.#record(key)), this.#timeoutMs),
+      );
+      for (const taken of some) {
+        if (found.size >= limit) break;
+        if (state === 'any' || state === taken.state) found.set(taken.key, taken);
+      }
+    } while (cursor !== '0' && found.size < limit);
+    return [...found.values()];
   }
 
   async ping(): Promise<void> {
@@ -353,6 +430,15 @@ function ended(answer: Answer<unknown>): Held {
   return 'lost';
 }
 
+function wholeMs(ms: number): number {
+  return Math.max(0, Math.floor(ms));
+}
+
+/** Whether a flight that ended like this can go on to have its key. */
+function isKept({ kind }: Settlement): boolean {
+  return kind === 'response' || kind === 'not-kept' || kind === 'unknown';
+}
+
 function followed(key: string, [, flight, leaseLeftMs, ageMs, election]: readonly (Buffer | number)[]): FlightRef {
   return {
     key,
@@ -370,7 +456,8 @@ function stored([, flight, frame, ageMs, ttlMs]: readonly (Buffer | number)[]): 
   } catch (cause) {
     throw new StoreUnavailable('the kept response cannot be read', { cause });
   }
-  if (settlement.kind !== 'response') throw new StoreUnavailable('what is kept is not a response');
-  const { response } = settlement;
-  return { kind: 'stored', flight: String(flight), response, ageMs: ageMs as number, ttlMs: ttlMs as number };
+  if (settlement.kind !== 'response' && settlement.kind !== 'not-kept') {
+    throw new StoreUnavailable('what is kept is not a response');
+  }
+  return { kind: 'stored', flight: String(flight), ended: settlement, ageMs: ageMs as number, ttlMs: ttlMs as number };
 }

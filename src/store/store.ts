@@ -52,6 +52,13 @@ export type SettledOptions = {
   readonly signal: AbortSignal;
 };
 
+/** An operator's word on what has a key. */
+export type SettleAs =
+  | { readonly kind: 'free' }
+  | { readonly kind: 'response'; readonly response: SharedResponse; readonly keepMs: number };
+
+export type TakenOptions = { readonly state: TakenKey['state'] | 'any'; readonly limit: number };
+
 export interface Store {
   /** Asks, atomically, who has the key. */
   claim(request: ClaimRequest): Promise<ClaimResult>;
@@ -78,14 +85,9 @@ export interface Store {
    * Ends whatever has the key, by an operator's word: frees it, or keeps the response for `keepMs`. A leader that is
    * still at work has lost its lease by it; followers learn the settlement (`failed` when freed).
    */
-  settle(
-    key: string,
-    as:
-      | { readonly kind: 'free' }
-      | { readonly kind: 'response'; readonly response: SharedResponse; readonly keepMs: number },
-  ): Promise<'settled' | 'absent'>;
+  settle(key: string, as: SettleAs): Promise<'settled' | 'absent'>;
   /** The keys that are taken now, at most `limit` of them, in no order. For operators: it may walk the whole store. */
-  taken(options: { readonly state: TakenKey['state'] | 'any'; readonly limit: number }): Promise<TakenKey[]>;
+  taken(options: TakenOptions): Promise<TakenKey[]>;
   /** Resolves when the store answers, rejects with `StoreUnavailable` when it does not. */
   ping(): Promise<void>;
   /** Starts the adapter. A store that cannot be reached yet is not an error: it is `StoreUnavailable` until it can. */

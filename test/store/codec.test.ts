@@ -25,6 +25,7 @@ const settlements: fc.Arbitrary<Settlement> = fc.oneof(
     .map((response): Settlement => ({ kind: 'response', response })),
   fc.tuple(fc.constantFrom('failed', 'unknown'), fc.nat()).map(([kind, election]): Settlement => ({ kind, election })),
   fc.string({ unit: 'binary' }).map((reason): Settlement => ({ kind: 'unshareable', reason })),
+  fc.constant<Settlement>({ kind: 'not-kept' }),
 );
 
 t.test('every settlement comes back equal', async (t) => {

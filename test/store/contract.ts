@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { type ClaimResult, type FlightRef, type Lease, newFlightId, type Settlement } from '../../src/core/claim.js';
 import type { SharedResponse } from '../../src/core/sharing.js';
-import type { Store } from '../../src/store/store.js';
+import type { ClaimRequest, Store } from '../../src/store/store.js';
 
 /** Makes `count` open stores over one backend, as that many processes would; the test's end closes them. */
 export type StoreFactory = (test: Test, count: number) => Promise<readonly Store[]>;
@@ -39,10 +39,19 @@ export function newKey(): string {
   return `key-${keys}`;
 }
 
-type Ask = { readonly key: string; readonly flight?: string; readonly leaseMs?: number; readonly election?: number };
+type Ask = Partial<ClaimRequest> & { readonly key: string };
 
-export function claim(store: Store, { key, flight = newFlightId(), leaseMs = LONG_MS, election = 0 }: Ask) {
-  return store.claim({ key, flight, leaseMs, election, join: true });
+export function claim(store: Store, ask: Ask): Promise<ClaimResult> {
+  return store.claim({
+    flight: newFlightId(),
+    leaseMs: LONG_MS,
+    election: 0,
+    fingerprint: '',
+    holdMs: 0,
+    route: 'route',
+    join: true,
+    ...ask,
+  });
 }
 
 export async function lead(store: Store, ask: Ask): Promise<Lease> {
@@ -72,13 +81,7 @@ export async function settled(store: Store, flight: FlightRef, ms = PROMPT_MS, p
 /** Claims until the answer is another than `follower`: the store's clock decides when a lease has passed. */
 export async function claimWhenFree(store: Store, ask: Ask): Promise<ClaimResult> {
   for (;;) {
-    const result = await store.claim({
-      flight: newFlightId(),
-      leaseMs: LONG_MS,
-      election: 0,
-      join: false,
-      ...ask,
-    });
+    const result = await claim(store, { join: false, ...ask });
     if (result.kind !== 'follower') return result;
     await sleep(10);
   }
@@ -91,6 +94,11 @@ export function storeContract(name: string, factory: StoreFactory): void {
   t.test(`${name}: leaving`, (test) => leaving(test, factory));
   t.test(`${name}: flights without a settlement`, (test) => vanished(test, factory));
   t.test(`${name}: kept responses`, (test) => kept(test, factory));
+  t.test(`${name}: fingerprints`, (test) => fingerprints(test, factory));
+  t.test(`${name}: outcomes that nobody knows`, (test) => unknowns(test, factory));
+  t.test(`${name}: lease and keep`, (test) => twoTimers(test, factory));
+  t.test(`${name}: an operator's word`, (test) => settling(test, factory));
+  t.test(`${name}: what is taken`, (test) => listing(test, factory));
   t.test(`${name}: bytes`, (test) => bytes(test, factory));
   t.test(`${name}: end of the store`, (test) => closing(test, factory));
 }
@@ -215,7 +223,7 @@ async function tokens(t: Test, factory: StoreFactory): Promise<void> {
     async (t) => {
       const key = newKey();
       const alone = await lead(a, { key });
-      t.equal((await b.claim({ key, flight: newFlightId(), leaseMs: 1, election: 0, join: false })).kind, 'follower');
+      t.equal((await claim(b, { key, leaseMs: 1, join: false })).kind, 'follower');
       t.equal(await a.release(alone, { unlessAwaited: true }), 'held', 'a claim without join is nobody who waits');
       const joined = await lead(a, { key });
       const flight = await follow(b, { key });
@@ -237,6 +245,7 @@ async function wakeUps(t: Test, factory: StoreFactory): Promise<void> {
     { kind: 'failed', election: 2 },
     { kind: 'unknown', election: 1 },
     { kind: 'unshareable', reason: 'vary' },
+    { kind: 'not-kept' },
   ];
   for (const ending of endings) {
     await t.test(`${ending.kind}: every follower in every process learns it by a push`, async (t) => {
@@ -540,7 +549,7 @@ async function kept(t: Test, factory: StoreFactory): Promise<void> {
     const result = await claim(b, { key });
     if (result.kind !== 'stored') throw new Error(result.kind);
     t.equal(result.flight, lease.flight);
-    t.same(result.response, anyResponse);
+    t.same(result.ended, { kind: 'response', response: anyResponse });
     t.ok(result.ageMs >= 95 && result.ageMs < 700, `age ${result.ageMs}`);
     t.ok(Math.abs(result.ageMs + result.ttlMs - 700) <= 5, `age ${result.ageMs} + left ${result.ttlMs} = 700`);
     for (;;) {
@@ -568,11 +577,12 @@ async function kept(t: Test, factory: StoreFactory): Promise<void> {
     }
   });
 
-  await t.test('keepMs 0, or anything but a response, keeps nothing', async (t) => {
+  await t.test('keepMs 0, or an ending of which nothing is to be known, keeps nothing', async (t) => {
     const endings: readonly [Settlement, number][] = [
       [{ kind: 'response', response: anyResponse }, 0],
       [{ kind: 'failed', election: 0 }, LONG_MS],
-      [{ kind: 'unknown', election: 0 }, LONG_MS],
+      [{ kind: 'unknown', election: 0 }, 0],
+      [{ kind: 'not-kept' }, 0],
       [{ kind: 'unshareable', reason: 'x' }, LONG_MS],
     ];
     for (const [ending, keepMs] of endings) {
@@ -580,6 +590,371 @@ async function kept(t: Test, factory: StoreFactory): Promise<void> {
       await a.complete(await lead(a, { key }), ending, keepMs);
       t.equal((await claim(b, { key })).kind, 'leader', ending.kind);
     }
+  });
+}
+
+/** Long enough for a claim and its answer on a busy machine, short enough to wait for. */
+const SHORT_MS = 150;
+
+/** Leads with a short lease and lets it pass. */
+async function abandon(store: Store, ask: Ask): Promise<Lease> {
+  const lease = await lead(store, { leaseMs: SHORT_MS, holdMs: LONG_MS, ...ask });
+  await sleep(SHORT_MS + 30);
+  return lease;
+}
+
+/** Every state in which a key can be taken, and how a claim with the same fingerprint is answered in it. */
+const STATES: {
+  readonly [state: string]: readonly [answer: string, enter: (store: Store, ask: Ask) => Promise<Lease>];
+} = {
+  'in flight': ['follower', lead],
+  'lease passed, held': ['unknown', abandon],
+  'completed as unknown': [
+    'unknown',
+    async (store, ask) => {
+      const lease = await lead(store, ask);
+      await store.complete(lease, { kind: 'unknown', election: 0 }, LONG_MS);
+      return lease;
+    },
+  ],
+  kept: [
+    'stored',
+    async (store, ask) => {
+      const lease = await lead(store, ask);
+      await store.complete(lease, { kind: 'response', response: anyResponse }, LONG_MS);
+      return lease;
+    },
+  ],
+  'done, not kept': [
+    'stored',
+    async (store, ask) => {
+      const lease = await lead(store, ask);
+      await store.complete(lease, { kind: 'not-kept' }, LONG_MS);
+      return lease;
+    },
+  ],
+  'settled by an operator': [
+    'stored',
+    async (store, ask) => {
+      const lease = await lead(store, ask);
+      await store.settle(lease.key, { kind: 'response', response: anyResponse, keepMs: LONG_MS });
+      return lease;
+    },
+  ],
+};
+
+async function fingerprints(t: Test, factory: StoreFactory): Promise<void> {
+  const [a, b] = (await factory(t, 2)) as [Store, Store];
+
+  for (const [state, [answer, enter]] of Object.entries(STATES)) {
+    await t.test(`${state}: another fingerprint is a mismatch before anything else`, async (t) => {
+      for (const [own, others] of [
+        ['print', ['other', '', 'prin', 'print ']],
+        ['', ['other', ' ']],
+      ] as const) {
+        const key = newKey();
+        await enter(a, { key, fingerprint: own });
+        for (const fingerprint of others) t.same(await claim(b, { key, fingerprint }), { kind: 'mismatch' });
+        t.equal((await claim(b, { key, fingerprint: own })).kind, answer);
+      }
+    });
+  }
+
+  await t.test('a mismatch waits for nothing', async (t) => {
+    const key = newKey();
+    const lease = await lead(a, { key, fingerprint: 'x' });
+    t.equal((await claim(b, { key, fingerprint: 'y' })).kind, 'mismatch');
+    t.equal(await a.release(lease, { unlessAwaited: true }), 'held');
+  });
+
+  await t.test('the flight that has the key asks again whatever its fingerprint', async (t) => {
+    const ask = { key: newKey(), flight: newFlightId() };
+    const lease = await lead(a, { ...ask, fingerprint: 'x' });
+    t.same(await lead(b, { ...ask, fingerprint: 'y' }), lease);
+    t.equal((await claim(b, { key: ask.key, fingerprint: 'x' })).kind, 'follower', 'the first one stays');
+  });
+
+  await t.test('a free key takes any fingerprint', async (t) => {
+    const key = newKey();
+    await a.release(await lead(a, { key, fingerprint: 'x' }), { unlessAwaited: false });
+    await a.complete(await lead(a, { key, fingerprint: 'y' }), { kind: 'response', response: anyResponse }, SHORT_MS);
+    await sleep(SHORT_MS + 30);
+    await lead(a, { key, fingerprint: 'z', leaseMs: 20 });
+    t.equal((await claimWhenFree(b, { key, fingerprint: 'z' })).kind, 'leader');
+  });
+}
+
+async function unknowns(t: Test, factory: StoreFactory): Promise<void> {
+  const [a, b] = (await factory(t, 2)) as [Store, Store];
+
+  await t.test('a lease that passes leaves the key held, for holdMs from its end', async (t) => {
+    const key = newKey();
+    const began = performance.now();
+    const lease = await abandon(a, { key, holdMs: 900 });
+    const held = await claim(b, { key });
+    if (held.kind !== 'unknown') throw new Error(held.kind);
+    t.equal(held.flight, lease.flight);
+    t.ok(held.ttlMs > 0 && held.ttlMs <= 900, `left ${held.ttlMs}`);
+    let last: ClaimResult = held;
+    while (last.kind === 'unknown') {
+      await sleep(10);
+      last = await claim(b, { key });
+    }
+    const took = performance.now() - began;
+    t.equal(last.kind, 'leader');
+    t.ok(took >= SHORT_MS + 895 && took < SHORT_MS + 1_900, `held until ${took} ms`);
+    if (last.kind === 'leader') t.ok(last.lease.fence > lease.fence);
+  });
+
+  await t.test('renewal moves the hold with the lease', async (t) => {
+    const lease = await lead(a, { key: newKey(), leaseMs: 600, holdMs: 400 });
+    for (let i = 0; i < 4; i += 1) {
+      await sleep(300);
+      t.equal(await a.renew(lease), 'held');
+    }
+    const flight = await follow(b, { key: lease.key });
+    t.ok(flight.leaseLeftMs > 0 && flight.leaseLeftMs <= 600, `lease left ${flight.leaseLeftMs}, the hold not counted`);
+    await sleep(620);
+    t.equal((await claim(b, { key: lease.key })).kind, 'unknown');
+  });
+
+  await t.test(
+    'within its lease the own flight leads again, with the hold of the first claim; then it is unknown',
+    async (t) => {
+      const ask = { key: newKey(), flight: newFlightId(), leaseMs: 500, holdMs: LONG_MS };
+      const lease = await lead(a, ask);
+      t.same(await lead(b, ask), lease);
+      t.ok((await follow(b, { key: ask.key })).leaseLeftMs <= 500);
+      await sleep(530);
+      t.equal((await claim(a, ask)).kind, 'unknown');
+      t.equal((await claim(b, { key: ask.key })).kind, 'unknown');
+    },
+  );
+
+  await t.test('the old leader of a held key has lost, and changes nothing', async (t) => {
+    for (const enter of [abandon, STATES['completed as unknown']?.[1] ?? abandon]) {
+      const lease = await enter(a, { key: newKey() });
+      t.equal(await a.renew(lease), 'lost');
+      t.equal(await a.complete(lease, responseWith(Buffer.from('late')), LONG_MS), 'lost');
+      t.equal(await a.complete(lease, { kind: 'failed', election: 0 }, 0), 'lost');
+      t.equal(await a.release(lease, { unlessAwaited: false }), 'lost');
+      t.equal(await a.release(lease, { unlessAwaited: true }), 'lost');
+      t.equal((await claim(b, { key: lease.key })).kind, 'unknown');
+    }
+  });
+
+  await t.test(
+    'followers of a leader that is gone learn unknown within the lease and a second, not after the hold',
+    async (t) => {
+      const key = newKey();
+      const began = performance.now();
+      await lead(a, { key, leaseMs: 400, holdMs: LONG_MS, election: 1 });
+      t.same(await settled(b, await follow(b, { key }), 5_000), { kind: 'unknown', election: 1 });
+      const took = performance.now() - began;
+      t.ok(took >= 395 && took < 1_400, `told after ${took} ms`);
+    },
+  );
+
+  await t.test('completed as unknown: followers are told by a push, repeats until keepMs is over', async (t) => {
+    const key = newKey();
+    const began = performance.now();
+    const lease = await lead(a, { key, election: 2 });
+    const wait = settled(b, await follow(b, { key }));
+    t.equal(await a.complete(lease, { kind: 'unknown', election: 2 }, 600), 'held');
+    t.same(await wait, { kind: 'unknown', election: 2 });
+    const held = await claim(b, { key });
+    t.match(held, { kind: 'unknown', flight: lease.flight });
+    t.ok(held.kind === 'unknown' && held.ttlMs > 0 && held.ttlMs <= 600);
+    let last = held;
+    while (last.kind === 'unknown') {
+      await sleep(10);
+      last = await claim(b, { key });
+    }
+    t.equal(last.kind, 'leader');
+    const took = performance.now() - began;
+    t.ok(took >= 595 && took < 1_600, `held for ${took} ms`);
+  });
+}
+
+async function twoTimers(t: Test, factory: StoreFactory): Promise<void> {
+  const [a, b] = (await factory(t, 2)) as [Store, Store];
+
+  await t.test('a crash without a hold frees the key after the lease, however long responses are kept', async (t) => {
+    const key = newKey();
+    const first = await lead(a, { key, leaseMs: 200, fingerprint: 'x' });
+    await a.complete(first, responseWith(Buffer.from('x')), 300);
+    t.equal((await claim(b, { key, fingerprint: 'x' })).kind, 'stored');
+    await sleep(330);
+    const began = performance.now();
+    await lead(a, { key, leaseMs: 200, fingerprint: 'x' });
+    t.equal((await claimWhenFree(b, { key, fingerprint: 'x' })).kind, 'leader');
+    const took = performance.now() - began;
+    t.ok(took >= 195 && took < 1_200, `free after ${took} ms`);
+  });
+
+  await t.test('what is kept outlives lease and hold', async (t) => {
+    for (const ending of [{ kind: 'response', response: anyResponse }, { kind: 'not-kept' }] as const) {
+      const key = newKey();
+      const lease = await lead(a, { key, leaseMs: 100, holdMs: 50 });
+      t.equal(await a.complete(lease, ending, LONG_MS), 'held');
+      await sleep(200);
+      const stored = await claim(b, { key });
+      if (stored.kind !== 'stored') throw new Error(stored.kind);
+      t.same(stored.ended, ending);
+      t.ok(stored.ttlMs > 20_000 && stored.ageMs >= 190);
+    }
+  });
+
+  await t.test('what is kept for less than lease and hold ends by its own time', async (t) => {
+    const key = newKey();
+    await a.complete(await lead(a, { key, holdMs: LONG_MS }), { kind: 'not-kept' }, SHORT_MS);
+    await sleep(SHORT_MS + 30);
+    t.equal((await claim(b, { key })).kind, 'leader');
+  });
+}
+
+async function settling(t: Test, factory: StoreFactory): Promise<void> {
+  const [a, b, c] = (await factory(t, 3)) as [Store, Store, Store];
+  const byOperator = { ...anyResponse, content: Buffer.from('by an operator') };
+  const asResponse = { kind: 'response', response: byOperator, keepMs: LONG_MS } as const;
+  const told = { kind: 'response', response: byOperator };
+  const lost = async (t: Test, lease: Lease) => {
+    t.equal(await a.renew(lease), 'lost');
+    t.equal(await a.complete(lease, responseWith(Buffer.from('late')), LONG_MS), 'lost');
+    t.equal(await a.release(lease, { unlessAwaited: false }), 'lost');
+  };
+
+  await t.test('a key that is free is absent', async (t) => {
+    const key = newKey();
+    t.equal(await a.settle(key, { kind: 'free' }), 'absent');
+    t.equal(await a.settle(key, asResponse), 'absent');
+    t.equal((await claim(b, { key })).kind, 'leader');
+    await lead(a, { key: `${key}-passed`, leaseMs: 20 });
+    await sleep(40);
+    t.equal(await a.settle(`${key}-passed`, { kind: 'free' }), 'absent');
+  });
+
+  await t.test('a live flight is freed: followers learn failed, the leader has lost', async (t) => {
+    const key = newKey();
+    const lease = await lead(a, { key, election: 3 });
+    const waits = [settled(b, await follow(b, { key })), settled(c, await follow(c, { key }))];
+    t.equal(await b.settle(key, { kind: 'free' }), 'settled');
+    for (const wait of waits) t.same(await wait, { kind: 'failed', election: 3 });
+    await lost(t, lease);
+    const next = await lead(c, { key });
+    t.ok(next.fence > lease.fence);
+    await lost(t, lease);
+    t.equal(await c.renew(next), 'held');
+  });
+
+  await t.test('a live flight is given a response: followers and repeats get it, the leader has lost', async (t) => {
+    for (const size of [10, 100_000]) {
+      const key = newKey();
+      const response = { ...byOperator, content: Buffer.alloc(size, 'o') };
+      const lease = await lead(a, { key, fingerprint: 'x' });
+      const wait = settled(b, await follow(b, { key, fingerprint: 'x' }));
+      const late = await follow(c, { key, fingerprint: 'x' });
+      t.equal(await c.settle(key, { kind: 'response', response, keepMs: LONG_MS }), 'settled');
+      t.same(await wait, { kind: 'response', response });
+      t.same(await settled(c, late), { kind: 'response', response }, 'one that waits afterwards');
+      await lost(t, lease);
+      const stored = await claim(b, { key, fingerprint: 'x' });
+      if (stored.kind !== 'stored') throw new Error(stored.kind);
+      t.equal(stored.flight, lease.flight);
+      t.same(stored.ended, { kind: 'response', response });
+      t.ok(stored.ageMs < 5_000 && stored.ttlMs > 20_000);
+    }
+  });
+
+  await t.test('a response for keepMs 0 is for the followers only', async (t) => {
+    const key = newKey();
+    const lease = await lead(a, { key });
+    const wait = settled(b, await follow(b, { key }));
+    t.equal(await b.settle(key, { ...asResponse, keepMs: 0 }), 'settled');
+    t.same(await wait, told);
+    await lost(t, lease);
+    t.equal((await claim(c, { key })).kind, 'leader');
+  });
+
+  for (const [state, [, enter]] of Object.entries(STATES)) {
+    await t.test(`${state}: settled as free, the next may run`, async (t) => {
+      const lease = await enter(a, { key: newKey(), fingerprint: 'x' });
+      t.equal(await b.settle(lease.key, { kind: 'free' }), 'settled');
+      await lost(t, lease);
+      t.equal((await claim(c, { key: lease.key, fingerprint: 'y' })).kind, 'leader');
+    });
+
+    await t.test(`${state}: settled as a response, repeats get it and other fingerprints do not`, async (t) => {
+      const lease = await enter(a, { key: newKey(), fingerprint: 'x' });
+      t.equal(await b.settle(lease.key, asResponse), 'settled');
+      await lost(t, lease);
+      t.match(await claim(c, { key: lease.key, fingerprint: 'x' }), { kind: 'stored', ended: told });
+      t.equal((await claim(c, { key: lease.key, fingerprint: 'y' })).kind, 'mismatch');
+    });
+  }
+}
+
+async function listing(t: Test, factory: StoreFactory): Promise<void> {
+  const [a, b] = (await factory(t, 2)) as [Store, Store];
+  const all = { state: 'any', limit: 10_000 } as const;
+  const entered = new Map<string, Lease>();
+  for (const [state, [, enter]] of Object.entries(STATES)) {
+    entered.set(state, await enter(a, { key: newKey(), fingerprint: 'secret', route: `route ${state}` }));
+  }
+  const taken = await b.taken(all);
+  const found = (state: string) => taken.filter(({ key }) => key === entered.get(state)?.key);
+
+  await t.test('every taken key, once, with its flight, route, state and fence and nothing else', async (t) => {
+    const states = { 'in flight': 'in-flight', 'lease passed, held': 'unknown', 'completed as unknown': 'unknown' };
+    for (const [state, { key, flight, fence }] of entered) {
+      const [one, ...more] = found(state);
+      t.equal(more.length, 0);
+      const named = { key, flight, fence, route: `route ${state}`, waiting: 0 };
+      t.match(one, { ...named, state: new Map(Object.entries(states)).get(state) ?? 'kept' });
+      t.same(
+        Object.keys(one ?? {}).sort(),
+        ['ageMs', 'fence', 'flight', 'key', 'leftMs', 'route', 'state', 'waiting'],
+        'no content, no fingerprint',
+      );
+      t.ok(one !== undefined && one.ageMs >= 0 && one.ageMs < 5_000, `${state}: age ${one?.ageMs}`);
+      t.ok(one !== undefined && one.leftMs > 20_000 && one.leftMs <= LONG_MS, `${state}: left ${one?.leftMs}`);
+    }
+    const [held] = found('lease passed, held');
+    t.ok(held !== undefined && held.ageMs >= SHORT_MS, 'an unknown one is as old as its flight');
+  });
+
+  await t.test('what waits for a flight is counted, results are not listed, free keys are gone', async (t) => {
+    const key = newKey();
+    const only = async () => (await b.taken(all)).filter((one) => one.key.startsWith(key));
+    const lease = await lead(a, { key, leaseMs: 5_000, holdMs: LONG_MS });
+    const wait = settled(b, await follow(b, { key }));
+    t.match(await only(), [{ state: 'in-flight', waiting: 1 }]);
+    t.ok(
+      (await only()).every(({ leftMs }) => leftMs <= 5_000),
+      'left of the lease, without the hold',
+    );
+    await a.complete(lease, responseWith(Buffer.from('x')), 0);
+    await wait;
+    t.same(await only(), []);
+    await lead(a, { key, leaseMs: 20 });
+    await sleep(40);
+    t.same(await only(), []);
+  });
+
+  await t.test('by state, and at most the limit', async (t) => {
+    for (const state of ['in-flight', 'unknown', 'kept'] as const) {
+      const some = await b.taken({ state, limit: 10_000 });
+      const expected = taken.filter((one) => one.state === state).map(({ key }) => key);
+      t.same(some.map(({ key }) => key).sort(), expected.sort());
+      t.ok(some.every((one) => one.state === state));
+    }
+    t.equal((await b.taken({ state: 'unknown', limit: 1 })).length, 1);
+    t.equal((await b.taken({ state: 'any', limit: 0 })).length, 0);
+    await Promise.all(Array.from({ length: 1_200 }, () => lead(a, { key: newKey() })));
+    const many = await b.taken(all);
+    t.ok(many.length >= 1_200);
+    t.equal(new Set(many.map(({ key }) => key)).size, many.length);
+    t.equal((await b.taken({ state: 'any', limit: 700 })).length, 700);
   });
 }
 
@@ -609,8 +984,8 @@ async function bytes(t: Test, factory: StoreFactory): Promise<void> {
       await a.complete(lease, { kind: 'response', response }, LONG_MS);
       const ended = await wait;
       const stored = await claim(b, { key });
-      for (const got of [ended, stored]) {
-        if (got.kind !== 'response' && got.kind !== 'stored') throw new Error(got.kind);
+      for (const got of [ended, stored.kind === 'stored' ? stored.ended : stored]) {
+        if (got.kind !== 'response') throw new Error(got.kind);
         t.ok(got.response.content.equals(content), 'content');
         t.same({ ...got.response, content: null }, { ...response, content: null });
       }

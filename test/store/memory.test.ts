@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { newFlightId } from '../../src/core/claim.js';
 import { MemoryStore } from '../../src/store/memory.js';
 import { claim, follow, lead, newKey, responseWith, settled, storeContract } from './contract.js';
 
@@ -25,8 +24,7 @@ async function keep(store: MemoryStore, key: string, bytes: number, keepMs = 10_
 async function kinds(store: MemoryStore, keys: readonly string[]): Promise<string[]> {
   const kinds = [];
   for (const key of keys) {
-    const { kind } = await store.claim({ key, flight: newFlightId(), leaseMs: 60_000, election: 0, join: false });
-    kinds.push(kind);
+    kinds.push((await claim(store, { key, join: false })).kind);
   }
   return kinds;
 }
@@ -62,6 +60,55 @@ t.test('memory: a response larger than the bound is not kept, and evicts nothing
   await keep(store, small, 100);
   await keep(store, large, 20_000);
   t.same(await kinds(store, [small, large]), ['stored', 'leader']);
+});
+
+async function keepFor(store: MemoryStore, ask: { key: string; fingerprint?: string; holdMs?: number }, bytes: number) {
+  await store.complete(await lead(store, ask), responseWith(Buffer.alloc(bytes)), 10_000);
+}
+
+t.test('memory: of a response that stands against a second execution the fact stays', async (t) => {
+  const { clock, store } = withClock(10_000);
+  const [printed, held, plain, large] = [newKey(), newKey(), newKey(), newKey()];
+  await keepFor(store, { key: printed, fingerprint: 'x' }, 3_000);
+  await keepFor(store, { key: held, holdMs: 1 }, 3_000);
+  await keepFor(store, { key: plain }, 2_000);
+  for (let i = 0; i < 5; i += 1) await keep(store, newKey(), 9_000);
+  await keepFor(store, { key: large, fingerprint: 'x' }, 20_000);
+  clock.ms += 1_000;
+  const notKept = { kind: 'stored', ended: { kind: 'not-kept' }, ageMs: 1_000, ttlMs: 9_000 };
+  t.match(await claim(store, { key: printed, fingerprint: 'x' }), notKept);
+  t.same(await claim(store, { key: printed, fingerprint: 'y' }), { kind: 'mismatch' });
+  t.match(await claim(store, { key: held }), notKept);
+  t.match(await claim(store, { key: large, fingerprint: 'x' }), notKept, 'also of one larger than the bound');
+  t.equal((await claim(store, { key: plain })).kind, 'leader');
+  clock.ms += 9_000;
+  t.same(await kinds(store, [printed, held, large]), ['leader', 'leader', 'leader']);
+});
+
+t.test('memory: facts are never evicted', async (t) => {
+  const { clock, store } = withClock(2_000);
+  const [unknown, notKept, passed] = [newKey(), newKey(), newKey()];
+  await store.complete(await lead(store, { key: unknown }), { kind: 'unknown', election: 0 }, 60_000);
+  await store.complete(await lead(store, { key: notKept }), { kind: 'not-kept' }, 60_000);
+  await lead(store, { key: passed, leaseMs: 1, holdMs: 60_000 });
+  clock.ms += 1;
+  for (let i = 0; i < 50; i += 1) await keep(store, newKey(), 1_000);
+  t.same(await kinds(store, [unknown, notKept, passed]), ['unknown', 'stored', 'unknown']);
+});
+
+t.test('memory: the sweep turns a lease that has passed into a hold, and gives the hold back', async (t) => {
+  const { clock, store } = withClock(1_000);
+  await store.open();
+  t.teardown(() => store.close());
+  const key = newKey();
+  await lead(store, { key, leaseMs: 100, holdMs: 100 });
+  const wait = settled(store, await follow(store, { key }));
+  clock.ms += 100;
+  t.same(await wait, { kind: 'unknown', election: 0 });
+  clock.ms += 99;
+  t.match(await claim(store, { key }), { kind: 'unknown', ttlMs: 1 });
+  clock.ms += 1;
+  t.equal((await claim(store, { key })).kind, 'leader');
 });
 
 t.test('memory: followers of a response larger than the bound get it all the same', async (t) => {

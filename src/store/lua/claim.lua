@@ -1,19 +1,31 @@
 -- Who has this key? Takes it when it is free.
 --
--- KEYS[1]  the key's record (hash): s state ('f' in flight, 'd' done), f flight, n fence, e election,
---          t start of the flight (us), w:<process> one field per waiting process with the number of the question
---          that registered it last; when done also c completion (us) and b the frame
+-- KEYS[1]  the key's record (hash):
+--            s   state: 'f' in flight, 'd' done and kept, 'u' ended with an outcome that nobody knows
+--            f   flight            n  fence            t  start of the flight (us)
+--            fp  fingerprint       r  route
+--          in flight also
+--            e   election          l  end of the lease (us)
+--            h   how long an unknown outcome holds the key after the lease (ms): the record lives until l and h are over
+--            w:<process>  one for each waiting process: number of the question that registered it last
+--          done or unknown also
+--            c   completion (us)   b  the frame
 -- KEYS[2]  where the result of the asker's own flight would stand, should that flight have ended already
 -- ARGV[1]  the asker's flight id
 -- ARGV[2]  lease in ms
 -- ARGV[3]  election
 -- ARGV[4]  the asker's process id when it wants to wait for somebody else's flight, else ''
 -- ARGV[5]  number of this question; each that may register the process has a larger one than those before
+-- ARGV[6]  fingerprint, may be ''
+-- ARGV[7]  hold in ms; 0: when the lease passes the key is free
+-- ARGV[8]  route
 --
 -- Result, by its first element:
 --   'L', fence                                   the key is the asker's, now or since an earlier try
+--   'M'                                          another fingerprint has the key; nobody is registered
 --   'F', flight, lease left ms, age ms, election somebody else's flight; the process is registered when ARGV[4] is set
---   'S', flight, frame, age ms, time left ms     a kept response
+--   'S', flight, frame, age ms, time left ms     what is kept: a response, or that there was one
+--   'U', flight, time left ms                    an outcome that nobody knows holds the key
 --   'E'                                          the asker's flight has ended or was given up: it cannot begin again
 --
 -- The fence is the store's clock in microseconds. Only that grows over the deletion of the record and over FLUSHALL
@@ -22,37 +34,60 @@
 -- Numbers above 2^31 are formatted by hand: Lua would write them with 14 digits, and an integer reply is fine only
 -- for what fits.
 
-local function us()
-  local t = redis.call('TIME')
-  return t[1] * 1000000 + t[2]
-end
-
-local record = redis.call('HMGET', KEYS[1], 's', 'f', 'n', 'e', 't')
+local t = redis.call('TIME')
+local now = t[1] * 1000000 + t[2]
+local record = redis.call('HMGET', KEYS[1], 's', 'f', 'n', 'e', 't', 'fp', 'l', 'h')
 local state = record[1]
+local own = record[2] == ARGV[1]
+local leaseLeft = 0
 
 if state == 'f' then
-  if record[2] == ARGV[1] then
-    redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  leaseLeft = tonumber(record[7]) - now
+  if leaseLeft <= 0 then
+    state = tonumber(record[8]) > 0 and 'u'
+  end
+end
+
+if state and not own and record[6] ~= ARGV[6] then
+  return { 'M' }
+end
+
+local function lease()
+  redis.call('HSET', KEYS[1], 'l', string.format('%.0f', now + ARGV[2] * 1000))
+  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', ARGV[2] + record[8]))
+end
+
+if state == 'f' then
+  if own then
+    lease()
     return { 'L', record[3] }
   end
   if ARGV[4] ~= '' then
     redis.call('HSET', KEYS[1], 'w:' .. ARGV[4], ARGV[5])
   end
-  local age = math.max(0, math.floor((us() - record[5]) / 1000))
-  return { 'F', record[2], redis.call('PTTL', KEYS[1]), age, tonumber(record[4]) }
+  local age = math.max(0, math.floor((now - record[5]) / 1000))
+  return { 'F', record[2], math.floor(leaseLeft / 1000), age, tonumber(record[4]) }
 end
 
 if state == 'd' then
   local done = redis.call('HMGET', KEYS[1], 'b', 'c')
-  local age = math.max(0, math.floor((us() - done[2]) / 1000))
+  local age = math.max(0, math.floor((now - done[2]) / 1000))
   return { 'S', record[2], done[1], age, redis.call('PTTL', KEYS[1]) }
+end
+
+if state == 'u' then
+  return { 'U', record[2], redis.call('PTTL', KEYS[1]) }
 end
 
 if redis.call('EXISTS', KEYS[2]) == 1 then
   return { 'E' }
 end
 
-local fence = string.format('%.0f', us())
-redis.call('HSET', KEYS[1], 's', 'f', 'f', ARGV[1], 'n', fence, 'e', ARGV[3], 't', fence)
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
+local fence = string.format('%.0f', now)
+-- A record whose lease has passed may be there for the rest of its last millisecond.
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], 's', 'f', 'f', ARGV[1], 'n', fence, 'e', ARGV[3], 't', fence, 'fp', ARGV[6], 'h', ARGV[7],
+  'r', ARGV[8])
+record[8] = ARGV[7]
+lease()
 return { 'L', fence }

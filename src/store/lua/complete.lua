@@ -1,4 +1,4 @@
--- Ends a flight that still has its key, keeps its response if asked, and tells the waiting processes.
+-- Ends a flight that still has its key, keeps how it ended if asked, and tells the waiting processes.
 --
 -- KEYS[1]  the key's record
 -- KEYS[2]  the flight's result, for waiters that missed the push
@@ -9,18 +9,25 @@
 -- ARGV[5]  prefix of the processes' channels
 -- ARGV[6]  how long the result waits for its waiters, in ms
 -- ARGV[7]  largest frame in bytes that travels inside the push
+-- ARGV[8]  state of the record that is kept: 'd' done, 'u' unknown
 --
 -- Result: 1 held and settled (also by an earlier try of the same flight), 0 lost and nothing changed.
 --
 -- Push, to each waiting process: marker, length of the flight id as one byte, flight id, frame. Marker 'i': the frame
 -- is inline; 'f': it has to be fetched.
 
-local record = redis.call('HMGET', KEYS[1], 's', 'f', 'n')
+local record = redis.call('HMGET', KEYS[1], 's', 'f', 'n', 'l', 't', 'fp', 'r')
 if record[2] ~= ARGV[1] or record[3] ~= ARGV[2] then
   return redis.call('GET', KEYS[2]) == ARGV[3] and 1 or 0
 end
-if record[1] == 'd' then
-  return 1
+if record[1] ~= 'f' then
+  -- Ended by an earlier try, or by somebody else's word: an operator's.
+  return redis.call('HGET', KEYS[1], 'b') == ARGV[3] and 1 or 0
+end
+local t = redis.call('TIME')
+local now = t[1] * 1000000 + t[2]
+if tonumber(record[4]) <= now then
+  return 0
 end
 
 local waiting = {}
@@ -34,10 +41,9 @@ local keep = tonumber(ARGV[4])
 local grace = tonumber(ARGV[6])
 redis.call('DEL', KEYS[1])
 if keep > 0 then
-  local t = redis.call('TIME')
-  local now = string.format('%.0f', t[1] * 1000000 + t[2])
-  redis.call('HSET', KEYS[1], 's', 'd', 'f', ARGV[1], 'n', ARGV[2], 'c', now, 'b', ARGV[3])
-  redis.call('PEXPIRE', KEYS[1], keep)
+  redis.call('HSET', KEYS[1], 's', ARGV[8], 'f', ARGV[1], 'n', ARGV[2], 't', record[5], 'fp', record[6],
+    'r', record[7], 'c', string.format('%.0f', now), 'b', ARGV[3])
+  redis.call('PEXPIRE', KEYS[1], ARGV[4])
 end
 
 if #waiting > 0 then

@@ -9,18 +9,23 @@
 -- Result, by its first element:
 --   'S', frame          settled; the frame is 'r' when the flight was released
 --   'F', lease left ms  in flight
---   'G'                 gone without a result
+--   'G'                 gone without a result; so is a flight whose lease has passed, whether it holds the key or not
 
 local result = redis.call('GET', KEYS[2])
 if result then
   return { 'S', result }
 end
-local record = redis.call('HMGET', KEYS[1], 's', 'f')
+local record = redis.call('HMGET', KEYS[1], 's', 'f', 'l')
 if record[2] ~= ARGV[1] then
   return { 'G' }
 end
-if record[1] == 'd' then
+if record[1] ~= 'f' then
   return { 'S', redis.call('HGET', KEYS[1], 'b') }
 end
+local t = redis.call('TIME')
+local leaseLeft = record[3] - (t[1] * 1000000 + t[2])
+if leaseLeft <= 0 then
+  return { 'G' }
+end
 redis.call('HSET', KEYS[1], 'w:' .. ARGV[2], ARGV[3])
-return { 'F', redis.call('PTTL', KEYS[1]) }
+return { 'F', math.floor(leaseLeft / 1000) }

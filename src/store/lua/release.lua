@@ -12,12 +12,21 @@
 --
 -- Result: 1 held and freed, 0 lost, 2 awaited and nothing changed.
 --
+-- A lease that has passed is lost, and what holds the key goes on to hold it. Not so for the asker who never learned
+-- that it led, or could not say in time that nothing is to be held (no fence): its flight executed nothing, and frees
+-- the key as long as the record is there.
+--
 -- Push, to each waiting process: marker 'r', length of the flight id as one byte, flight id. The result is 'r' too: a
 -- follower knows the rest from its own claim.
 
 local bar = tonumber(ARGV[6])
-local record = redis.call('HMGET', KEYS[1], 's', 'f', 'n')
-if record[1] ~= 'f' or record[2] ~= ARGV[1] or (ARGV[2] ~= '' and record[3] ~= ARGV[2]) then
+local record = redis.call('HMGET', KEYS[1], 's', 'f', 'n', 'l')
+local held = record[1] == 'f' and record[2] == ARGV[1]
+if held and ARGV[2] ~= '' then
+  local t = redis.call('TIME')
+  held = record[3] == ARGV[2] and tonumber(record[4]) > t[1] * 1000000 + t[2]
+end
+if not held then
   if bar > 0 then
     redis.call('SET', KEYS[2], 'r', 'PX', bar, 'NX')
   end
