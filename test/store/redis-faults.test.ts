@@ -99,9 +99,16 @@ t.test('renew and a completion with followers or keep survive a lost reply', asy
   proxy.loseReplyTo(lease.flight);
   t.equal(await store.complete(lease, { kind: 'response', response: anyResponse }, 0), 'held');
   t.same(await wait, { kind: 'response', response: anyResponse });
-  const kept = await lead(store, { key: newKey() });
-  proxy.loseReplyTo(kept.flight);
-  t.equal(await store.complete(kept, { kind: 'response', response: anyResponse }, 5_000), 'held');
+  for (const ending of [
+    { kind: 'response', response: anyResponse },
+    { kind: 'not-kept' },
+    { kind: 'unknown', election: 0 },
+  ] as const) {
+    await untilItAnswers(store);
+    const kept = await lead(store, { key: newKey() });
+    proxy.loseReplyTo(kept.flight);
+    t.equal(await store.complete(kept, ending, 5_000), 'held');
+  }
 });
 
 t.test('what a repeated question cannot tell is an outage, not a lost lease', async (t) => {
@@ -188,6 +195,28 @@ t.test('a stopped server: unavailable within the budget, then at once, then back
   const wait = settled(other, await follow(other, { key: lease.key }));
   await store.complete(lease, responseWith(Buffer.from('x')), 0);
   t.equal((await wait).kind, 'response', 'pushes come again');
+});
+
+t.test('a claim of which the answer is lost holds no key, even if its lease passes first', async (t) => {
+  const { proxy, store } = await proxied(t);
+  const other = await open(t);
+  const lost = { key: newKey(), flight: newFlightId(), leaseMs: 20, holdMs: 60_000 };
+  // What arrives of the claim that is given up below.
+  await lead(other, lost);
+  await sleep(40);
+  proxy.silence(true);
+  await t.rejects(claim(store, lost), UNAVAILABLE);
+  t.equal((await claim(other, { key: lost.key })).kind, 'unknown');
+  await sleep(1_500);
+  proxy.silence(false);
+  await untilItAnswers(store);
+  const deadline = performance.now() + 3_000;
+  let now = await claim(other, { key: lost.key });
+  while (now.kind !== 'leader' && performance.now() < deadline) {
+    await sleep(10);
+    now = await claim(other, { key: lost.key });
+  }
+  t.equal(now.kind, 'leader');
 });
 
 t.test('a claim that was given up and arrives late does not take the key', async (t) => {
@@ -387,6 +416,46 @@ t.test('a frame that cannot be read is unknown to followers and an outage to cla
   t.same(await settled(store, ref), { kind: 'unknown', election: 2 });
 });
 
+t.test('an operator of whom the answer is lost is told so, and may say it again', async (t) => {
+  const { proxy, store } = await proxied(t);
+  const other = await open(t);
+  const lease = await lead(other, { key: newKey() });
+  const as = { kind: 'response', response: anyResponse, keepMs: 5_000 } as const;
+  proxy.loseReplyTo(lease.flight);
+  t.equal(await store.settle(lease.key, as), 'settled', 'a response is there all the same');
+  await untilItAnswers(store);
+  proxy.loseReplyTo(lease.flight);
+  await t.rejects(store.settle(lease.key, { kind: 'free' }), UNAVAILABLE);
+  await untilItAnswers(store);
+  t.equal(await store.settle(lease.key, { kind: 'free' }), 'absent');
+});
+
+t.test('a flight that an operator has freed cannot begin again', async (t) => {
+  const store = await open(t);
+  const ask = { key: newKey(), flight: newFlightId() };
+  await lead(store, ask);
+  await store.settle(ask.key, { kind: 'free' });
+  await t.rejects(claim(store, ask), UNAVAILABLE);
+});
+
+t.test('what is taken is read under its own prefix only, without the content of anything', async (t) => {
+  const own = await ownServer(t);
+  const at = (prefix: string) => open(t, { url: own.url, prefix });
+  const [odd, like, plain] = [await at('a[b]*?'), await at('abxx'), await at('plain')];
+  const key = newKey();
+  for (const store of [odd, like, plain]) {
+    await store.complete(await lead(store, { key, fingerprint: 'x' }), responseWith(Buffer.alloc(1_000_000)), 9_000);
+  }
+  await own.command('SET', 'plain:{not a hash}', 'x');
+  for (const store of [odd, like, plain]) {
+    const sent = async () =>
+      Number(/total_net_output_bytes:(\d+)/.exec(String(await own.command('INFO', 'stats')))?.[1]);
+    const before = await sent();
+    t.match(await store.taken({ state: 'any', limit: 100 }), [{ key, state: 'kept' }]);
+    t.ok((await sent()) - before < 20_000);
+  }
+});
+
 t.test('nothing is left behind: every key that the store wrote expires', async (t) => {
   const own = await ownServer(t);
   const [a, b] = [await open(t, { url: own.url }), await open(t, { url: own.url })];
@@ -404,9 +473,18 @@ t.test('nothing is left behind: every key that the store wrote expires', async (
       await a.release(lease, { unlessAwaited: false });
     },
   ];
-  for (const end of ends) await end(newKey());
+  const more = [
+    (key: string) => lead(a, { key, leaseMs: 20_000, holdMs: 10_000 }),
+    async (key: string) => a.renew(await lead(a, { key, leaseMs: 20_000, holdMs: 10_000 })),
+    async (key: string) => a.complete(await lead(a, { key }), { kind: 'unknown', election: 0 }, 9_000),
+    async (key: string) => {
+      await lead(a, { key });
+      await a.settle(key, { kind: 'free' });
+    },
+  ];
+  for (const end of [...ends, ...more]) await end(newKey());
   const keys = (await own.command('KEYS', '*')) as string[];
-  t.equal(keys.length, 4);
+  t.equal(keys.length, 8);
   for (const key of keys) {
     const left = Number(await own.command('PTTL', key));
     t.ok(left > 0 && left <= 30_000, `${key} ${left}`);
