@@ -6,6 +6,7 @@ import { allEqual, COLLAPSED, HIT, LED, PROMPT_MS, slowestMs, tally } from '../s
 import { delay } from '../support/gate.js';
 import { allCaughtUp, configOf, type Gateway, metricsOf, startGateways } from '../support/gateway.js';
 import { startRedis } from '../support/redis.js';
+import { inEachStore } from '../support/stores.js';
 import { type Answer, answers, answersAfter, inTurn, startUpstream } from '../support/upstream.js';
 
 t.setTimeout(180_000);
@@ -318,15 +319,7 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
   });
 }
 
-t.test('three processes with Redis', async (t) => {
-  const redis = await startRedis();
-  t.teardown(() => redis.stop());
-  await scenarios(t, `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`, 3);
-});
-
-t.test('one process in memory', async (t) => {
-  await scenarios(t, '{ kind: memory }', 1);
-});
+inEachStore(t, 3, scenarios);
 
 t.test('what a burst costs in Redis grows with the processes, not with the requests', async (t) => {
   const redis = await startRedis();

@@ -1,12 +1,12 @@
 /** Leaders that die or freeze: what a lease promises, and what a leader that lost it can no longer do. */
 
-import t from 'tap';
-import { burst } from '../support/client.js';
+import t, { type Test } from 'tap';
+import { type Answered, burst } from '../support/client.js';
 import { allEqual, COLLAPSED, HIT, isProblem, LED, PROMPT_MS, tally } from '../support/expect.js';
 import { delay, eventually } from '../support/gate.js';
 import { allCaughtUp, configOf, type Gateway, startGateways } from '../support/gateway.js';
 import { startRedis } from '../support/redis.js';
-import { startUnconnectable, startUpstream } from '../support/upstream.js';
+import { type Call, type Held, startUnconnectable, startUpstream } from '../support/upstream.js';
 
 t.setTimeout(150_000);
 
@@ -36,28 +36,58 @@ const config = configOf({
     route('unsent', 'reject', '', 'unconnectable'),
   ].join(''),
 });
-const start = (count: number) => startGateways(t, count, { config });
+const two = () => startGateways(t, 2, { config }) as Promise<[Gateway, Gateway]>;
+const three = () => startGateways(t, 3, { config }) as Promise<[Gateway, Gateway, Gateway]>;
 
-function post(gateway: Gateway, path: string) {
+function post(gateway: Gateway, path: string): Promise<Answered> {
   return gateway.request({ method: 'POST', path: `${path}?id=1` });
 }
 
-t.test("kill -9 of the leader's process: followers elsewhere end within the lease and a second", async (t) => {
-  const [leading, here, there] = (await start(3)) as [Gateway, Gateway, Gateway];
-  const path = '/once/killed';
+/** The gateway leads a flight, whose call and those that follow it are held. */
+async function leads(gateway: Gateway, path: string): Promise<{ held: Held; leader: Promise<Answered> }> {
   const held = upstream.holds(path);
-  const leader = post(leading, path);
-  const gone = t.rejects(leader);
+  const leader = post(gateway, path);
   await held.arrived(1);
+  return { held, leader };
+}
+
+/** The leader's process is killed when three followers have joined in each of two others. */
+async function isKilled(t: Test, path: string) {
+  const [leading, here, there] = await three();
+  const { held, leader } = await leads(leading, path);
+  const gone = t.rejects(leader);
   const followers = burst(6, (index) => post(index % 2 === 0 ? here : there, path));
   await allCaughtUp([here, there]);
   await leading.kill9();
   const killed = performance.now();
+  await gone;
+  return { here, there, held, followers, killed };
+}
+
+/**
+ * While the leader's process is frozen past its lease the key goes to a second flight, and the first call is answered.
+ * Then the process wakes up, and its client gets that answer.
+ */
+async function isOvertaken(
+  t: Test,
+  { path, frozen, there, leader }: { path: string; frozen: Gateway; there: Gateway; leader: Promise<Answered> },
+): Promise<{ second: Promise<Answered>; call: Call }> {
+  const second = post(there, path);
+  await upstream.arrived(2, path);
+  const [first, call] = upstream.callsOf(path);
+  first!.answer({ content: 'of the first' });
+  frozen.resume();
+  allEqual(t, [await leader], 200, 'of the first');
+  return { second, call: call! };
+}
+
+t.test("kill -9 of the leader's process: followers elsewhere end within the lease and a second", async (t) => {
+  const path = '/once/killed';
+  const { there, held, followers, killed } = await isKilled(t, path);
   const all = await followers;
   const latency = performance.now() - killed;
   t.ok(latency < LEASE_MS + 1_000 + 500, `after ${Math.round(latency)} ms`);
   for (const answer of all) isProblem(t, answer, 'leader-failed', LEASE_MS / 1000);
-  await gone;
   t.equal(upstream.count(path), 1, 'nobody was promoted');
   held.release();
   const next = await post(there, path);
@@ -66,19 +96,11 @@ t.test("kill -9 of the leader's process: followers elsewhere end within the leas
 });
 
 t.test("kill -9 of the leader's process, with elect: exactly one follower takes over", async (t) => {
-  const [leading, here, there] = (await start(3)) as [Gateway, Gateway, Gateway];
   const path = '/elects/killed';
-  const held = upstream.holds(path);
-  const gone = t.rejects(post(leading, path));
-  await held.arrived(1);
-  const followers = burst(6, (index) => post(index % 2 === 0 ? here : there, path));
-  await allCaughtUp([here, there]);
-  await leading.kill9();
-  const killed = performance.now();
+  const { here, there, held, followers, killed } = await isKilled(t, path);
   await held.arrived(2);
   t.ok(performance.now() - killed < LEASE_MS + 1_500, `taken over after ${Math.round(performance.now() - killed)} ms`);
   await allCaughtUp([here, there]);
-  await gone;
   held.release();
   const all = await followers;
   allEqual(t, all, 200, `{"path":"${path}","call":2}`);
@@ -87,11 +109,10 @@ t.test("kill -9 of the leader's process, with elect: exactly one follower takes 
 });
 
 t.test('kill -9 of the holder of a lock: the key is free when the lease is over, not before', async (t) => {
-  const [holding, there] = (await start(2)) as [Gateway, Gateway];
+  const [holding, there] = await two();
   const path = '/lock/killed';
-  const held = upstream.holds(path);
-  const gone = t.rejects(post(holding, path));
-  await held.arrived(1);
+  const { held, leader } = await leads(holding, path);
+  const gone = t.rejects(leader);
   await holding.kill9();
   await gone;
   const killed = performance.now();
@@ -110,11 +131,9 @@ t.test('kill -9 of the holder of a lock: the key is free when the lease is over,
 });
 
 t.test("a follower's process that is killed harms nobody else", async (t) => {
-  const [leading, dying, there] = (await start(3)) as [Gateway, Gateway, Gateway];
+  const [leading, dying, there] = await three();
   const path = '/once/follower';
-  const held = upstream.holds(path);
-  const leader = post(leading, path);
-  await held.arrived(1);
+  const { held, leader } = await leads(leading, path);
   const gone = t.rejects(post(dying, path));
   const other = post(there, path);
   await allCaughtUp([dying, there]);
@@ -128,11 +147,9 @@ t.test("a follower's process that is killed harms nobody else", async (t) => {
 });
 
 t.test('a leader that is frozen past its lease can no longer publish, renew or free', async (t) => {
-  const [frozen, there] = (await start(2)) as [Gateway, Gateway];
+  const [frozen, there] = await two();
   const path = '/once/frozen';
-  const held = upstream.holds(path);
-  const leader = post(frozen, path);
-  await held.arrived(1);
+  const { leader } = await leads(frozen, path);
   const near = post(frozen, path);
   const far = post(there, path);
   await allCaughtUp([frozen, there]);
@@ -144,13 +161,7 @@ t.test('a leader that is frozen past its lease can no longer publish, renew or f
     `the follower knows after ${Math.round(performance.now() - paused)} ms`,
   );
 
-  // A second flight takes the key. The first call is answered while its leader sleeps.
-  const second = post(there, path);
-  await held.arrived(2);
-  const [first, other] = upstream.callsOf(path);
-  first!.answer({ content: 'of the first' });
-  frozen.resume();
-  allEqual(t, [await leader], 200, 'of the first');
+  const { second, call } = await isOvertaken(t, { path, frozen, there, leader });
   const nearAnswer = await near;
   t.ok(nearAnswer.status === 200 || nearAnswer.status === 503, `the follower beside it: ${nearAnswer.status}`);
   await delay(LEASE_MS / 3 + 200);
@@ -160,7 +171,7 @@ t.test('a leader that is frozen past its lease can no longer publish, renew or f
   const joined = [post(frozen, path), post(there, path)];
   await allCaughtUp([frozen, there]);
   t.equal(upstream.count(path), 2, 'not freed');
-  other!.answer({ content: 'of the second' });
+  call.answer({ content: 'of the second' });
   const all = [await second, ...(await Promise.all(joined))];
   allEqual(t, all, 200, 'of the second');
   t.same(tally(all), { [LED]: 1, [COLLAPSED]: 2 });
@@ -171,34 +182,25 @@ t.test('a leader that is frozen past its lease can no longer publish, renew or f
 });
 
 t.test('a holder that is frozen past its lease cannot free the lock of the next one', async (t) => {
-  const [frozen, there] = (await start(2)) as [Gateway, Gateway];
+  const [frozen, there] = await two();
   const path = '/lock/frozen';
-  const held = upstream.holds(path);
-  const leader = post(frozen, path);
-  await held.arrived(1);
+  const { held, leader } = await leads(frozen, path);
   frozen.pause();
   await delay(LEASE_MS + 300);
-  const second = post(there, path);
-  await held.arrived(2);
-  const [first, other] = upstream.callsOf(path);
-  first!.answer({ content: 'of the first' });
-  frozen.resume();
-  allEqual(t, [await leader], 200, 'of the first');
+  const { second, call } = await isOvertaken(t, { path, frozen, there, leader });
   await frozen.caughtUp();
   for (const gateway of [frozen, there]) isProblem(t, await post(gateway, path), 'in-flight', LEASE_MS / 1000);
   t.equal(upstream.count(path), 2);
-  other!.answer({ content: 'of the second' });
+  call.answer({ content: 'of the second' });
   allEqual(t, [await second], 200, 'of the second');
   held.release();
   t.equal((await post(frozen, path)).status, 200, 'freed by its own holder');
 });
 
 t.test('a leader that is frozen for less than its lease keeps it', async (t) => {
-  const [frozen, there] = (await start(2)) as [Gateway, Gateway];
+  const [frozen, there] = await two();
   const path = '/once/napping';
-  const held = upstream.holds(path);
-  const leader = post(frozen, path);
-  await held.arrived(1);
+  const { held, leader } = await leads(frozen, path);
   const far = post(there, path);
   await there.caughtUp();
   for (let nap = 0; nap < 3; nap += 1) {
@@ -214,7 +216,7 @@ t.test('a leader that is frozen for less than its lease keeps it', async (t) => 
 });
 
 t.test('a leader that wakes up after its lease, before it had sent anything, sends nothing', async (t) => {
-  const [frozen, there] = (await start(2)) as [Gateway, Gateway];
+  const [frozen, there] = await two();
   const path = '/unsent/late';
   const leader = post(frozen, path);
   await frozen.caughtUp();

@@ -6,7 +6,7 @@ import type { Answered } from '../support/client.js';
 import { isProblem, PROMPT_MS, problemOf } from '../support/expect.js';
 import { delay, Gate } from '../support/gate.js';
 import { allCaughtUp, configOf, type Gateway, metricsOf, startGateways } from '../support/gateway.js';
-import { startRedis } from '../support/redis.js';
+import { inEachStore } from '../support/stores.js';
 import {
   answers,
   answersAfter,
@@ -262,12 +262,4 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
   });
 }
 
-t.test('two processes with Redis', async (t) => {
-  const redis = await startRedis();
-  t.teardown(() => redis.stop());
-  await scenarios(t, `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`, 2);
-});
-
-t.test('one process in memory', async (t) => {
-  await scenarios(t, '{ kind: memory }', 1);
-});
+inEachStore(t, 2, scenarios);

@@ -5,7 +5,7 @@ import { type Answered, burst } from '../support/client.js';
 import { allEqual, COLLAPSED, isProblem, LED, PROMPT_MS, tally } from '../support/expect.js';
 import { Gate, within } from '../support/gate.js';
 import { allCaughtUp, configOf, type Gateway, startGateways } from '../support/gateway.js';
-import { startRedis } from '../support/redis.js';
+import { inEachStore } from '../support/stores.js';
 import { type Answer, answers, type Call, chunkedInParts, gated, inTurn, startUpstream } from '../support/upstream.js';
 
 t.setTimeout(120_000);
@@ -197,12 +197,4 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
   });
 }
 
-t.test('two processes with Redis', async (t) => {
-  const redis = await startRedis();
-  t.teardown(() => redis.stop());
-  await scenarios(t, `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`, 2);
-});
-
-t.test('one process in memory', async (t) => {
-  await scenarios(t, '{ kind: memory }', 1);
-});
+inEachStore(t, 2, scenarios);

@@ -49,7 +49,7 @@ type Setting = { gateways: [Gateway, Gateway]; upstream: StubUpstream; proxy: Tc
 /** Two gateways that reach Redis through a proxy, whose port stays when Redis goes. */
 async function settingOf(t: Test, redisPort: number | null): Promise<Setting> {
   const upstream = await startUpstream(t);
-  const proxy = await TcpProxy.start(t, { host: '127.0.0.1', port: redisPort ?? 1 });
+  const proxy = await TcpProxy.start(t, redisPort ?? 1);
   if (redisPort === null) await proxy.refuse();
   const store = `{ kind: redis, url: "redis://127.0.0.1:${proxy.port}" }`;
   const gateways = await startGateways(t, 2, { config: configOf({ upstream: upstream.url, store, routes }) });
@@ -129,7 +129,7 @@ t.test('Redis is not there at start', async (t) => {
   t.equal(metrics.sum('oneflight_unprotected_requests_total', { route: 'passing' }), 6);
   const redis = await startRedis();
   t.teardown(() => redis.stop());
-  setting.proxy.target = { host: '127.0.0.1', port: redis.port };
+  setting.proxy.targetPort = redis.port;
   await setting.proxy.listen();
   await isShared(t, setting);
 });
@@ -217,7 +217,7 @@ t.test('Redis is killed in the middle of flights and comes back empty', async (t
   t.ok(performance.now() - opened < DEAD_STORE_MS * 2, `answered after ${Math.round(performance.now() - opened)} ms`);
   const next = await startRedis();
   t.teardown(() => next.stop());
-  proxy.target = { host: '127.0.0.1', port: next.port };
+  proxy.targetPort = next.port;
   await proxy.listen();
   const back = performance.now();
   isProblem(t, await far, 'leader-failed', 6);
@@ -234,9 +234,9 @@ t.test('Redis swallows everything and the connections stay', async (t) => {
   t.teardown(() => redis.stop());
   const setting = await settingOf(t, redis.port);
   await isShared(t, setting);
-  setting.proxy.blackHole(true);
+  setting.proxy.blackHole = true;
   await behavesWithoutStore(t, setting);
-  setting.proxy.blackHole(false);
+  setting.proxy.blackHole = false;
   // Bytes were lost in both directions: what is left of these connections is of no use to anybody.
   setting.proxy.cut();
   await isShared(t, setting);
@@ -249,9 +249,9 @@ t.test('a lost reply to a claim does not lock its own owner out', async (t) => {
   const { gateways, upstream, proxy } = setting;
   await isShared(t, setting);
   for (const path of ['/refusing/lost', '/lock/lost', '/local/lost']) {
-    const dropped = proxy.dropReplyTo('evalsha');
+    const lost = proxy.loseReplyTo('evalsha');
     const answer = await post(gateways[0], path);
-    await dropped;
+    await lost;
     t.ok(answer.elapsedMs < PROMPT_MS, `${path}: ${Math.round(answer.elapsedMs)} ms`);
     if (answer.status !== 200) isProblem(t, answer, 'store-unavailable', 6);
     t.ok(upstream.count(path) <= 1);

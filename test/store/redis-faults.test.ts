@@ -5,7 +5,7 @@ import t, { type Test } from 'tap';
 import { newFlightId } from '../../src/core/claim.js';
 import { RedisStore, type RedisStoreOptions } from '../../src/store/redis.js';
 import { type RedisServer, startRedis } from '../support/redis.js';
-import { startTcpProxy, type TcpProxy } from '../support/redis-proxy.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
 import {
   anyResponse,
   claim,
@@ -34,8 +34,7 @@ async function open(t: Test, options: Partial<RedisStoreOptions> = {}): Promise<
 }
 
 async function proxied(t: Test): Promise<{ proxy: TcpProxy; store: RedisStore }> {
-  const proxy = await startTcpProxy(redis.port);
-  t.teardown(() => proxy.close());
+  const proxy = await TcpProxy.start(t, redis.port);
   return { proxy, store: await open(t, { url: `redis://127.0.0.1:${proxy.port}` }) };
 }
 
@@ -234,13 +233,13 @@ t.test('a claim that was given up and arrives late does not take the key', async
 
 t.test('a network that swallows everything: unavailable within the budget, then back by itself', async (t) => {
   const { proxy, store } = await proxied(t);
-  proxy.silence(true);
+  proxy.blackHole = true;
   const took = await tookMs(() => t.rejects(claim(store, { key: newKey() }), UNAVAILABLE));
   t.ok(took < BUDGET_MS, `${took} ms`);
   await sleep(1_500);
   const later = await tookMs(() => t.rejects(claim(store, { key: newKey() }), UNAVAILABLE));
   t.ok(later < 100, `${later} ms`);
-  proxy.silence(false);
+  proxy.blackHole = false;
   await untilItAnswers(store);
   await lead(store, { key: newKey() });
 });

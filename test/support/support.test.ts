@@ -147,29 +147,57 @@ t.test('the client keeps order, spelling and repeats of fields, and a burst is w
 
 t.test('the proxy delays, swallows, cuts, refuses and loses a reply', async (t) => {
   const upstream = await startUpstream(t);
-  const proxy = await TcpProxy.start(t, { host: '127.0.0.1', port: upstream.port });
+  const proxy = await TcpProxy.start(t, upstream.port);
   const url = `http://127.0.0.1:${proxy.port}`;
   t.equal((await request(url)).status, 200);
   proxy.delayMs = 60;
   t.ok((await request(url)).elapsedMs >= 100);
   proxy.delayMs = 0;
-  const dropped = proxy.dropReplyTo('/lost');
+  const lost = proxy.loseReplyTo('/lost');
   await t.rejects(request(url, { path: '/lost' }), { code: 'ECONNRESET' });
-  await dropped;
+  await lost;
   t.equal(upstream.count('/lost'), 1, 'the request itself arrived');
   const held = upstream.holds('/held');
   const sent = send(url, { path: '/held' });
   await held.arrived(1);
   proxy.cut();
   await t.rejects(sent.answer, { code: 'ECONNRESET' });
-  proxy.blackHole(true);
+  proxy.blackHole = true;
   await t.rejects(request(url, { path: '/hole', signal: AbortSignal.timeout(100) }), { name: 'AbortError' });
   t.equal(upstream.count('/hole'), 0);
-  proxy.blackHole(false);
+  proxy.blackHole = false;
   await proxy.refuse();
   await t.rejects(request(url), { code: 'ECONNREFUSED' });
   await proxy.listen();
   t.equal((await request(url)).status, 200);
+});
+
+t.test('the proxy holds requests back and deafens subscribers, on the connections that are open', async (t) => {
+  const upstream = await startUpstream(t);
+  const proxy = await TcpProxy.start(t, upstream.port);
+  const url = `http://127.0.0.1:${proxy.port}`;
+  const [subscriber, other] = [await RawClient.connect(url), await RawClient.connect(url)];
+  t.teardown(() => subscriber.close());
+  const asks = (client: RawClient, path: string) => client.write(`GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`);
+  asks(subscriber, '/subscribe');
+  asks(other, '/other');
+  for (const client of [subscriber, other]) t.equal((await client.answer())?.status, 200);
+
+  proxy.deafenSubscribers();
+  const { bytesRead } = subscriber.socket;
+  asks(subscriber, '/unheard');
+  await upstream.arrived(1, '/unheard');
+  asks(other, '/heard');
+  t.equal((await other.answer())?.text, '{"path":"/heard","call":1}');
+  t.equal(subscriber.socket.bytesRead, bytesRead);
+
+  const letGo = proxy.holdRequests();
+  asks(other, '/late');
+  other.close();
+  t.equal((await request(url)).status, 200, 'a new connection is not held');
+  t.equal(upstream.count('/late'), 0);
+  letGo();
+  await upstream.arrived(1, '/late');
 });
 
 t.test('samples are read with their labels', async (t) => {
