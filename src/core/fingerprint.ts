@@ -26,9 +26,15 @@ export function fingerprintNeedsContent(policy: ReplayPolicy): boolean {
   return policy.fingerprint !== 'none';
 }
 
-/** base64url of HMAC-SHA-256 with the secret, or of SHA-256 without one; empty where the policy wants none. */
+/**
+ * Of `fingerprint: none`: all requests of a key are the same. Not empty, since a store gives up what has no fingerprint when
+ * its memory is short, and the record of a replay is more than its response.
+ */
+const ANY = 'any';
+
+/** base64url of HMAC-SHA-256 with the secret, or of SHA-256 without one; the same for all where the policy wants none. */
 export function fingerprintOf(policy: ReplayPolicy, view: RequestView, secret: string | null): string {
-  if (policy.fingerprint === 'none') return '';
+  if (policy.fingerprint === 'none') return ANY;
   const { method, target, content, fields } = view;
   if (content === null) throw new Error('a fingerprint was asked for without the content');
   const value = policy.fingerprint === 'canonical' && !isEncoded(fields) ? valueElement(content) : null;

@@ -74,8 +74,8 @@ t.test('the digest is of the text of method, target and content, keyed by the se
   );
 });
 
-t.test('none is empty, and asks for no content', async (t) => {
-  t.equal(fingerprintOf(policyOf('none'), viewOf(null), 'secret'), '');
+t.test('none is one for all, not empty, and asks for no content', async (t) => {
+  t.equal(fingerprintOf(policyOf('none'), viewOf(null), 'secret'), 'any');
   t.notOk(fingerprintNeedsContent(policyOf('none')));
   for (const kind of ['exact', 'canonical'] as const) {
     t.ok(fingerprintNeedsContent(policyOf(kind)));
