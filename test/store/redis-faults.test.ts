@@ -203,11 +203,11 @@ t.test('a claim of which the answer is lost holds no key, even if its lease pass
   // What arrives of the claim that is given up below.
   await lead(other, lost);
   await sleep(40);
-  proxy.silence(true);
+  proxy.blackHole = true;
   await t.rejects(claim(store, lost), UNAVAILABLE);
   t.equal((await claim(other, { key: lost.key })).kind, 'unknown');
   await sleep(1_500);
-  proxy.silence(false);
+  proxy.blackHole = false;
   await untilItAnswers(store);
   const deadline = performance.now() + 3_000;
   let now = await claim(other, { key: lost.key });
