@@ -10,6 +10,8 @@ export class TcpProxy {
   target: { readonly host: string; readonly port: number };
   /** Added before every piece, both ways. */
   delayMs = 0;
+  /** What comes from clients waits for it, like bytes that are slow on their way. */
+  heldUntil: Promise<void> = Promise.resolve();
   readonly #server: Server;
   readonly #links = new Set<Link>();
   #port = 0;
@@ -110,6 +112,7 @@ export class TcpProxy {
       });
     }
     if (this.delayMs > 0) await delay(this.delayMs);
+    await this.heldUntil;
     link.far.write(piece);
   }
 
