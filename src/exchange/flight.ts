@@ -5,6 +5,7 @@
  * one timer serves all of them.
  */
 
+import type { FlightRef } from '../core/claim.js';
 import { waitOf } from '../core/policy.js';
 import type { KeyedPolicy } from '../core/rule.js';
 import type { Caller } from './caller.js';
@@ -18,12 +19,12 @@ export type FlightState =
   | { readonly kind: 'claiming' }
   /** This process leads. */
   | { readonly kind: 'leading'; readonly leading: Leading }
-  /** Another process leads; `wait` ends the wait for it. */
-  | { readonly kind: 'following'; readonly wait: AbortController };
+  /** Another process leads, as the store said at `sinceMs`; `wait` ends the wait for it. */
+  | { readonly kind: 'following'; readonly wait: AbortController; readonly ref: FlightRef; readonly sinceMs: number };
 
 export type FlightListener = {
   /** A waiter's time is over. It has been taken out. */
-  readonly onExpired: (caller: Caller) => void;
+  readonly onExpired: (caller: Caller, flight: Flight) => void;
   /** Nobody waits any more, for somebody left or expired. */
   readonly onEmpty: (flight: Flight) => void;
 };
@@ -125,7 +126,7 @@ export class Flight {
       if (deadlineMs(caller) > nowMs) continue;
       this.#waiting.delete(caller);
       some = true;
-      this.#listener.onExpired(caller);
+      this.#listener.onExpired(caller, this);
     }
     if (some && this.#waiting.size === 0) this.#listener.onEmpty(this);
     this.#arm();

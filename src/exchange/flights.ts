@@ -43,7 +43,7 @@ export class Flights {
   readonly #latencies = new Map<string, number>();
   #onIdle: (() => void) | null = null;
   readonly #listener: FlightListener = {
-    onExpired: (caller) => caller.refuse('wait-timeout'),
+    onExpired: (caller, flight) => this.#onExpired(caller, flight),
     onEmpty: (flight) => this.#onEmpty(flight),
   };
 
@@ -202,7 +202,7 @@ export class Flights {
   /** Waits, once for all followers in this process, for the end of another process's flight. */
   async #follow(flight: Flight, store: Store, ref: FlightRef): Promise<void> {
     const wait = new AbortController();
-    flight.state = { kind: 'following', wait };
+    flight.state = { kind: 'following', wait, ref, sinceMs: performance.now() };
     flight.markFollowers();
     const pollMs = waitOf(flight.policy)?.pollMs ?? WITHOUT_POLL_MS;
     if (!flight.awaited) {
@@ -277,6 +277,14 @@ export class Flights {
         ? retryAfter.seconds
         : retryAfterSeconds(policy.leaseMs, flight, this.#latencies.get(caller.route) ?? null);
     caller.refuse('in-flight', { status, retryAfterSeconds: seconds });
+  }
+
+  /** Out of patience: a repeat of a replayed request is told what it would have been told at once without a wait. */
+  #onExpired(caller: Caller, { policy, state }: Flight): void {
+    if (policy.kind !== 'replay' || state.kind === 'claiming') return caller.refuse('wait-timeout');
+    if (state.kind === 'leading') return this.#refuseDuplicate(caller, state.leading.ref);
+    const ageMs = state.ref.ageMs + performance.now() - state.sinceMs;
+    this.#refuseDuplicate(caller, { ...state.ref, ageMs });
   }
 
   #onEmpty(flight: Flight): void {

@@ -39,6 +39,20 @@ function entry(status: number, title: string, error: string, retry = false): Ent
   return { status, title, error, retry };
 }
 
+/**
+ * Type of the extension member `error` (RFC 9457 section 3.2), where it is not `api_error`. Clients of many APIs go by
+ * that member alone, whatever the status (the npm package `stripe` does): without it they would take a refusal for a
+ * success. The names are those of the API that made the member common.
+ */
+const ERROR_TYPES: Readonly<Partial<Record<ProblemCode, string>>> = {
+  'key-reused': 'idempotency_error',
+  'key-missing': 'idempotency_error',
+  'key-malformed': 'idempotency_error',
+  'in-flight': 'idempotency_error',
+  'outcome-unknown': 'idempotency_error',
+  'response-not-kept': 'idempotency_error',
+};
+
 /** What an occurrence knows better than the table. */
 export type ProblemOptions = {
   /** `in-flight` may be 429. */
@@ -67,6 +81,7 @@ export function problemMessage(code: ProblemCode, options: ProblemOptions = {}):
       title: known.title,
       status,
       detail: options.detail,
+      error: { type: ERROR_TYPES[code] ?? 'api_error', code, message: options.detail ?? known.title },
     }),
   );
   const fields = [

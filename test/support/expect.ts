@@ -14,6 +14,8 @@ export const PROMPT_MS = 2_500;
 
 const STATUS: Readonly<Record<string, readonly number[]>> = {
   'in-flight': [409, 429],
+  'key-reused': [422],
+  'response-not-kept': [409],
   'key-missing': [400],
   'key-malformed': [400],
   'content-too-large': [413],
@@ -22,7 +24,7 @@ const STATUS: Readonly<Record<string, readonly number[]>> = {
   'no-route': [404],
   'upstream-unreachable': [502],
   'upstream-timeout': [504],
-  'outcome-unknown': [504],
+  'outcome-unknown': [504, 409],
   'leader-failed': [503],
   'store-unavailable': [503],
   'bad-upstream-response': [502],
