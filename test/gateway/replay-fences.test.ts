@@ -110,7 +110,7 @@ for (const [name, store, processes] of [
 for (const rule of ['unfenced', 'fenced']) {
   t.test(`a request on its way while its leader is frozen past the lease (${rule})`, async (t) => {
     const upstream = await startUpstream(t);
-    const proxy = await TcpProxy.start(t, { host: '127.0.0.1', port: upstream.port });
+    const proxy = await TcpProxy.start(t, upstream.port);
     const frozen = await startGateway(t, { config: configFor(`http://127.0.0.1:${proxy.port}`, overRedis) });
     const there = await startGateway(t, { config: configFor(upstream.url, overRedis) });
     const path = `/${rule}/late`;

@@ -19,6 +19,8 @@ export class TcpProxy {
   delayMs = 0;
   /** Connections are accepted and stay, but no byte passes, either way. */
   blackHole = false;
+  /** What comes from clients waits for it, like bytes that are slow on their way. */
+  heldUntil: Promise<void> = Promise.resolve();
   readonly #server: Server;
   readonly #links = new Set<Link>();
   #port = 0;
@@ -126,6 +128,7 @@ export class TcpProxy {
       return;
     }
     if (this.delayMs > 0) await delay(this.delayMs);
+    await this.heldUntil;
     link.far.write(piece);
   }
 
