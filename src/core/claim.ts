@@ -49,6 +49,8 @@ export type ClaimResult =
       readonly ttlMs: number;
     }
   | { readonly kind: 'mismatch' }
+  /** Somebody was elected after the flight that the asker followed, and that leader's flight is over as well. */
+  | { readonly kind: 'late' }
   /** A flight of which nobody knows what became holds the key, until it is settled or `ttlMs` is over. */
   | { readonly kind: 'unknown'; readonly flight: string; readonly ttlMs: number };
 

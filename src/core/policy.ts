@@ -7,6 +7,9 @@ import type { ClaimResult, FlightRef, Lease, Settlement } from './claim.js';
 import { type CoalescePolicy, isSafe, type KeyedPolicy, keepMsOf, type ReplayPolicy } from './rule.js';
 import type { SharedResponse } from './sharing.js';
 
+/** Why a request is refused by what its key is taken with. */
+export type Refusal = 'key-reused' | 'outcome-unknown' | 'response-not-kept' | 'leader-failed';
+
 export type Decision =
   | { readonly kind: 'forward'; readonly lease: Lease }
   | { readonly kind: 'wait'; readonly flight: FlightRef }
@@ -19,7 +22,7 @@ export type Decision =
   /** Refused for the flight that is under way. */
   | { readonly kind: 'reject'; readonly flight: FlightRef }
   /** Refused for good, or until the key is free. */
-  | { readonly kind: 'refuse'; readonly code: 'key-reused' | 'outcome-unknown' | 'response-not-kept' };
+  | { readonly kind: 'refuse'; readonly code: Refusal };
 
 /** Turns the store's answer into what happens. */
 export function decide(policy: KeyedPolicy, claim: ClaimResult): Decision {
@@ -35,6 +38,8 @@ export function decide(policy: KeyedPolicy, claim: ClaimResult): Decision {
       return { kind: 'refuse', code: 'key-reused' };
     case 'unknown':
       return { kind: 'refuse', code: 'outcome-unknown' };
+    case 'late':
+      return { kind: 'refuse', code: 'leader-failed' };
   }
 }
 

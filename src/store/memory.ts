@@ -75,6 +75,8 @@ type Result = {
 };
 
 const GRACE_MS = 10_000;
+/** How long it is remembered that somebody was elected after a flight: until all its followers must have asked. */
+const ELECTION_MS = 120_000;
 const SWEEP_MS = 250;
 /** How many kept responses, and how many facts, one sweep looks at. */
 const SWEEP_MOST = 1_000;
@@ -92,6 +94,8 @@ export class MemoryStore implements Store {
   /** Ended flights, by flight id, oldest first. */
   readonly #results = new Map<string, Result>();
   #resultBytes = 0;
+  /** Flights after which somebody was elected, and until when that is remembered; oldest first. */
+  readonly #elected = new Map<string, number>();
   /** Above every fence of an earlier process on this machine, as long as its clock is not set back. */
   #fence = Date.now() * 1_000;
   #sweeper: NodeJS.Timeout | null = null;
@@ -115,6 +119,10 @@ export class MemoryStore implements Store {
     }
     if (flight !== null) return this.#join(flight, request, now);
     if (past !== null) return this.#repeat(past, now);
+    if (request.after !== '') {
+      if (this.#elected.has(request.after)) return { kind: 'late' };
+      this.#elected.set(request.after, now + ELECTION_MS);
+    }
     return { kind: 'leader', lease: this.#lead(request, now) };
   }
 
@@ -209,7 +217,7 @@ export class MemoryStore implements Store {
     for (const flight of this.#flights.values()) {
       for (const caller of takeCallers(flight)) caller.reject(reason);
     }
-    for (const map of [this.#flights, this.#kept, this.#facts, this.#results]) map.clear();
+    for (const map of [this.#flights, this.#kept, this.#facts, this.#results, this.#elected]) map.clear();
   }
 
   #assertOpen(): void {
@@ -395,6 +403,10 @@ export class MemoryStore implements Store {
     for (const [flight, result] of this.#results) {
       if (now < result.expiresAt) break;
       this.#forget(flight, result);
+    }
+    for (const [flight, expiresAt] of this.#elected) {
+      if (now < expiresAt) break;
+      this.#elected.delete(flight);
     }
   }
 }

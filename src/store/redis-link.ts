@@ -44,7 +44,7 @@ export type ScriptedRedis = Redis & {
 const lua = (file: string) => readFileSync(new URL(`./lua/${file}`, import.meta.url), 'utf8');
 
 const SCRIPTS = {
-  oneflightClaim: { lua: lua('claim.lua'), numberOfKeys: 2 },
+  oneflightClaim: { lua: lua('claim.lua'), numberOfKeys: 3 },
   oneflightRenew: { lua: lua('renew.lua'), numberOfKeys: 1 },
   oneflightComplete: { lua: lua('complete.lua'), numberOfKeys: 2 },
   oneflightRelease: { lua: lua('release.lua'), numberOfKeys: 2 },

@@ -59,6 +59,7 @@ type Registration = {
 };
 
 const RELEASED = 'r'.charCodeAt(0);
+const GIVEN_UP = 'u'.charCodeAt(0);
 const FETCH = 'f'.charCodeAt(0);
 
 const REMEMBER_MS = 5_000;
@@ -159,7 +160,7 @@ export class Waits {
 
   #take(wait: Wait, push: Push): void {
     if (push.marker === FETCH) this.#lookNow(wait);
-    else if (push.marker === RELEASED) this.#settle(wait, released(wait));
+    else if (push.marker === RELEASED || push.marker === GIVEN_UP) this.#settle(wait, released(wait, push.marker));
     else this.#settle(wait, this.#read(wait, push.frame));
   }
 
@@ -181,7 +182,8 @@ export class Waits {
   }
 
   async #look(wait: Wait): Promise<void> {
-    const looked = await this.#options.look(wait.flight);
+    // A reply that cannot be read is no reply: the wait goes on.
+    const looked = await this.#options.look(wait.flight).catch(() => null);
     wait.looking = false;
     if (wait.callers.size === 0) return this.#lookedForNobody(wait.flight, looked);
     if (this.#waits.get(wait.flight.flight) !== wait) return;
@@ -201,7 +203,7 @@ export class Waits {
   }
 
   #read(wait: Wait, frame: Buffer): Settlement {
-    if (frame.length === 1 && frame[0] === RELEASED) return released(wait);
+    if (frame.length === 1) return released(wait, frame[0]);
     try {
       return decodeSettlement(frame);
     } catch (error) {
@@ -265,7 +267,7 @@ export class Waits {
   }
 }
 
-/** A released flight executed nothing. Its election is the one that the follower was told. */
-function released(wait: Wait): Settlement {
-  return { kind: 'failed', election: wait.flight.election };
+/** What release.lua says of a flight. Its election is the one that the follower was told. */
+function released(wait: Wait, marker: number | undefined): Settlement {
+  return { kind: marker === RELEASED ? 'failed' : 'unknown', election: wait.flight.election };
 }

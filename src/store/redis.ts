@@ -1,7 +1,8 @@
 /**
  * The store in Redis (6.2 and later, or Valkey).
  *
- * Layout: `<prefix>:{<key>}` is the key's record and `<prefix>:{<key>}:r:<flight>` a flight's result, of one hash slot;
+ * Layout: `<prefix>:{<key>}` is the key's record, `<prefix>:{<key>}:r:<flight>` a flight's result and
+ * `<prefix>:{<key>}:e:<flight>` the mark of the election after it, of one hash slot;
  * `<prefix>:p:<process>` is the channel of a process. What the record holds, claim.lua says.
  *
  * Invariants: each question is one script, so each answer is atomic; all times are the server's; a claim of which the
@@ -40,7 +41,9 @@ const NOTHING = Buffer.alloc(0);
 
 /** How long a result waits for waiters that missed its push. */
 const GRACE_MS = 10_000;
-/** The largest frame that travels inside a push. */
+/** How long it is remembered that somebody was elected after a flight: until all its followers must have asked. */
+const ELECTION_MS = 120_000;
+/** The largest frame that travels inside a push, and inside the answer to a claim. */
 const INLINE_BYTES = 16 * 1024;
 /** How long a claim that was given up may be under way and still be turned away. */
 const BAR_MS = 60_000;
@@ -66,6 +69,10 @@ export class RedisStore implements Store {
   readonly #log: StoreLog;
   readonly #commands: RedisLink;
   readonly #pushes: RedisLink;
+  /** Large frames have a connection of their own, so that no small question waits behind them. */
+  readonly #bulk: RedisLink;
+  /** Bytes of large frames under way: each is given the time that all of them take. */
+  #bulkBytes = 0;
   readonly #waits: Waits;
   /** Flight → key of claims that may have been executed without an answer, and of releases that were not answered. */
   readonly #owed = new Map<string, string>();
@@ -95,6 +102,12 @@ export class RedisStore implements Store {
       () => this.#connected(),
       () => {},
     );
+    this.#bulk = new RedisLink(
+      'bulk',
+      link,
+      () => {},
+      () => {},
+    );
     this.#pushes = new RedisLink(
       'pushes',
       link,
@@ -116,6 +129,7 @@ export class RedisStore implements Store {
       return client.oneflightClaimBuffer(
         this.#record(key),
         this.#result(key, flight),
+        `${this.#record(key)}:e:${request.after}`,
         flight,
         // The server takes whole milliseconds only.
         Math.ceil(leaseMs),
@@ -125,6 +139,9 @@ export class RedisStore implements Store {
         request.fingerprint,
         Math.ceil(request.holdMs),
         request.route,
+        request.after,
+        ELECTION_MS,
+        INLINE_BYTES,
       );
     }, this.#timeoutMs);
     if (answer.kind === 'uncertain') this.#owe(key, flight);
@@ -136,13 +153,34 @@ export class RedisStore implements Store {
         if (join) this.#waits.joined(String(reply[1]), registration);
         return { kind: 'follower', flight: followed(key, reply) };
       case 'S':
-        return stored(reply);
+        return (reply[5] as number) > INLINE_BYTES ? this.#fetchStored(request, reply) : stored(reply, reply[2] as Buffer);
+      case 'X':
+        return { kind: 'late' };
       case 'M':
         return { kind: 'mismatch' };
       case 'U':
         return { kind: 'unknown', flight: String(reply[1]), ttlMs: reply[2] as number };
       default:
         throw new StoreUnavailable('the flight was given up after an outage; ask with a new flight id');
+    }
+  }
+
+  /** The frame of a kept response that is too large for a reply among small ones. */
+  async #fetchStored(request: ClaimRequest, reply: readonly (Buffer | number)[]): Promise<ClaimResult> {
+    const fetch = (client: ScriptedRedis) => client.hmgetBuffer(this.#record(request.key), 'f', 'b');
+    const [flight, frame] = answered(await this.#askBulk(fetch, reply[5] as number)) as (Buffer | null)[];
+    // Expired or replaced since: the key has a new answer.
+    if (frame == null || String(flight) !== String(reply[1])) return this.claim(request);
+    return stored(reply, frame);
+  }
+
+  async #askBulk<T>(run: (client: ScriptedRedis) => Promise<T>, bytes: number): Promise<Answer<T>> {
+    const link = this.#bulk.ready ? this.#bulk : this.#commands;
+    this.#bulkBytes += bytes;
+    try {
+      return await link.ask(run, FETCH_MS + this.#bulkBytes / BYTES_PER_MS);
+    } finally {
+      this.#bulkBytes -= bytes;
     }
   }
 
@@ -156,22 +194,21 @@ export class RedisStore implements Store {
 
   async complete({ key, flight, fence }: Lease, settlement: Settlement, keepMs: number): Promise<Held> {
     const frame = encodeSettlement(settlement);
-    const answer = await this.#commands.ask(
-      (client) =>
-        client.oneflightCompleteBuffer(
-          this.#record(key),
-          this.#result(key, flight),
-          flight,
-          fence,
-          frame,
-          isKept(settlement) ? wholeMs(keepMs) : 0,
-          this.#channel(''),
-          GRACE_MS,
-          INLINE_BYTES,
-          settlement.kind === 'unknown' ? 'u' : 'd',
-        ),
-      this.#timeoutMs + frame.length / BYTES_PER_MS,
-    );
+    const run = (client: ScriptedRedis) =>
+      client.oneflightCompleteBuffer(
+        this.#record(key),
+        this.#result(key, flight),
+        flight,
+        fence,
+        frame,
+        isKept(settlement) ? wholeMs(keepMs) : 0,
+        this.#channel(''),
+        GRACE_MS,
+        INLINE_BYTES,
+        settlement.kind === 'unknown' ? 'u' : 'd',
+      );
+    const small = frame.length <= INLINE_BYTES;
+    const answer = await (small ? this.#commands.ask(run, this.#timeoutMs) : this.#askBulk(run, frame.length));
     return ended(answer);
   }
 
@@ -266,6 +303,7 @@ export class RedisStore implements Store {
     if (this.#payTimer !== null) clearTimeout(this.#payTimer);
     this.#waits.close(new StoreUnavailable('the store is closed'));
     this.#commands.close();
+    this.#bulk.close();
     this.#pushes.close();
   }
 
@@ -273,7 +311,7 @@ export class RedisStore implements Store {
   async #connect(): Promise<void> {
     await this.#pushes.open();
     await this.#subscribing;
-    if (!this.#closed) await this.#commands.open();
+    if (!this.#closed) await Promise.all([this.#commands.open(), this.#bulk.open()]);
   }
 
   async #subscribe(): Promise<void> {
@@ -296,7 +334,8 @@ export class RedisStore implements Store {
 
   async #look(flight: FlightRef): Promise<Looked> {
     let registration = 0;
-    const answer = await this.#commands.ask((client) => {
+    const link = this.#bulk.ready ? this.#bulk : this.#commands;
+    const answer = await link.ask((client) => {
       registration = this.#nextRegistration();
       return client.oneflightLookBuffer(
         this.#record(flight.key),
@@ -305,7 +344,7 @@ export class RedisStore implements Store {
         this.#process,
         registration,
       );
-    }, FETCH_MS);
+    }, FETCH_MS + this.#bulkBytes / BYTES_PER_MS);
     if (answer.kind !== 'answered') return null;
     const [kind, value] = answer.value as readonly [Buffer, Buffer | number];
     switch (String(kind)) {
@@ -449,10 +488,10 @@ function followed(key: string, [, flight, leaseLeftMs, ageMs, election]: readonl
   };
 }
 
-function stored([, flight, frame, ageMs, ttlMs]: readonly (Buffer | number)[]): ClaimResult {
+function stored([, flight, , ageMs, ttlMs]: readonly (Buffer | number)[], frame: Buffer): ClaimResult {
   let settlement: Settlement;
   try {
-    settlement = decodeSettlement(frame as Buffer);
+    settlement = decodeSettlement(frame);
   } catch (cause) {
     throw new StoreUnavailable('the kept response cannot be read', { cause });
   }

@@ -32,6 +32,8 @@ export type ClaimRequest = {
   readonly leaseMs: number;
   /** Stored with the flight: how many leaders of this burst failed before. */
   readonly election: number;
+  /** Flight after whose failure the asker stands for election; empty: none. Only one leader follows a failed flight. */
+  readonly after: string;
   /** What the request must equal to be a duplicate; empty: its key says enough. Compared before anything else. */
   readonly fingerprint: string;
   /**

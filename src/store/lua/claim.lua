@@ -11,6 +11,7 @@
 --          done or unknown also
 --            c   completion (us)   b  the frame
 -- KEYS[2]  where the result of the asker's own flight would stand, should that flight have ended already
+-- KEYS[3]  there when somebody was elected after the flight of ARGV[9]
 -- ARGV[1]  the asker's flight id
 -- ARGV[2]  lease in ms
 -- ARGV[3]  election
@@ -19,13 +20,19 @@
 -- ARGV[6]  fingerprint, may be ''
 -- ARGV[7]  hold in ms; 0: when the lease passes the key is free
 -- ARGV[8]  route
+-- ARGV[9]  flight after whose failure the asker stands for election, or ''
+-- ARGV[10] how long an election is remembered, in ms
+-- ARGV[11] largest frame in bytes that travels inside the reply
 --
 -- Result, by its first element:
 --   'L', fence                                   the key is the asker's, now or since an earlier try
 --   'M'                                          another fingerprint has the key; nobody is registered
 --   'F', flight, lease left ms, age ms, election somebody else's flight; the process is registered when ARGV[4] is set
---   'S', flight, frame, age ms, time left ms     what is kept: a response, or that there was one
+--   'S', flight, frame, age ms, time left ms, length of the frame
+--                                                what is kept: a response, or that there was one; a larger frame than
+--                                                ARGV[11] is '' here and has to be fetched
 --   'U', flight, time left ms                    an outcome that nobody knows holds the key
+--   'X'                                          somebody was elected after that flight, and that leader's flight is over
 --   'E'                                          the asker's flight has ended or was given up: it cannot begin again
 --
 -- The fence is the store's clock in microseconds. Only that grows over the deletion of the record and over FLUSHALL
@@ -70,9 +77,10 @@ if state == 'f' then
 end
 
 if state == 'd' then
-  local done = redis.call('HMGET', KEYS[1], 'b', 'c')
-  local age = math.max(0, math.floor((now - done[2]) / 1000))
-  return { 'S', record[2], done[1], age, redis.call('PTTL', KEYS[1]) }
+  local age = math.max(0, math.floor((now - redis.call('HGET', KEYS[1], 'c')) / 1000))
+  local length = redis.call('HSTRLEN', KEYS[1], 'b')
+  local frame = length <= tonumber(ARGV[11]) and redis.call('HGET', KEYS[1], 'b') or ''
+  return { 'S', record[2], frame, age, redis.call('PTTL', KEYS[1]), length }
 end
 
 if state == 'u' then
@@ -81,6 +89,13 @@ end
 
 if redis.call('EXISTS', KEYS[2]) == 1 then
   return { 'E' }
+end
+
+if ARGV[9] ~= '' then
+  if redis.call('EXISTS', KEYS[3]) == 1 then
+    return { 'X' }
+  end
+  redis.call('SET', KEYS[3], '', 'PX', ARGV[10])
 end
 
 local fence = string.format('%.0f', now)

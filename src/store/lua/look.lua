@@ -7,7 +7,7 @@
 -- ARGV[3]  number of this question, as in claim.lua
 --
 -- Result, by its first element:
---   'S', frame          settled; the frame is 'r' when the flight was released
+--   'S', frame          settled; the frame is 'r' or 'u' when the flight was released (release.lua)
 --   'F', lease left ms  in flight
 --   'G'                 gone without a result; so is a flight whose lease has passed, whether it holds the key or not
 

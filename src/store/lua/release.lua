@@ -16,10 +16,12 @@
 -- that it led, or could not say in time that nothing is to be held (no fence): its flight executed nothing, and frees
 -- the key as long as the record is there.
 --
--- Push, to each waiting process: marker 'r', length of the flight id as one byte, flight id. The result is 'r' too: a
--- follower knows the rest from its own claim.
+-- Push, to each waiting process: marker, length of the flight id as one byte, flight id. The marker is the result too: a
+-- follower knows the rest from its own claim. Marker 'r': nothing was executed. Marker 'u', without a fence: the asker may
+-- have gone on without the store, and nobody can say here.
 
 local bar = tonumber(ARGV[6])
+local word = ARGV[2] == '' and 'u' or 'r'
 local record = redis.call('HMGET', KEYS[1], 's', 'f', 'n', 'l')
 local held = record[1] == 'f' and record[2] == ARGV[1]
 if held and ARGV[2] ~= '' then
@@ -28,7 +30,7 @@ if held and ARGV[2] ~= '' then
 end
 if not held then
   if bar > 0 then
-    redis.call('SET', KEYS[2], 'r', 'PX', bar, 'NX')
+    redis.call('SET', KEYS[2], word, 'PX', bar, 'NX')
   end
   return 0
 end
@@ -45,9 +47,9 @@ end
 
 redis.call('DEL', KEYS[1])
 if #waiting > 0 or bar > 0 then
-  redis.call('SET', KEYS[2], 'r', 'PX', math.max(bar, tonumber(ARGV[5])))
+  redis.call('SET', KEYS[2], word, 'PX', math.max(bar, tonumber(ARGV[5])))
 end
-local push = 'r' .. string.char(#ARGV[1]) .. ARGV[1]
+local push = word .. string.char(#ARGV[1]) .. ARGV[1]
 for _, process in ipairs(waiting) do
   redis.call('PUBLISH', ARGV[4] .. process, push)
 end
