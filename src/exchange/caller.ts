@@ -178,10 +178,15 @@ export class Caller {
     this.#res.destroy();
   }
 
-  /** Gives a recorded response. `ageMs` is null for a flight's own followers; `added` are field lines of this copy. */
+  /**
+   * Gives a recorded response. `ageMs` is null for a flight's own followers; `added` are field lines of this copy, in
+   * place of those of the same names: an upstream, or an operator, may have sent them as well.
+   */
   give(response: SharedResponse, ageMs: number | null, outcome: Outcome, added: readonly string[] = []): void {
     if (this.gone || this.begun) return;
-    let fields = [...response.fields, ...added];
+    let fields: string[] = [...response.fields];
+    for (let i = 0; i < added.length; i += 2) fields = withoutField(fields, (added[i] as string).toLowerCase());
+    fields.push(...added);
     if (ageMs !== null) {
       const age = ageSecondsOf(fields) + Math.floor(ageMs / 1000);
       fields = [...withoutField(fields, 'age'), 'Age', String(age)];

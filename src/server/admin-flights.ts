@@ -8,6 +8,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { TakenKey } from '../core/claim.js';
 import type { SharedResponse } from '../core/sharing.js';
 import { isToken } from '../core/token.js';
+import { clientFields, withoutField } from '../http/fields.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 
 /** How many keys one answer lists at most. */
@@ -83,7 +84,8 @@ function responseOf({ status, fields = [], content = '' }: SettleBody): SharedRe
   if (typeof content !== 'string') return 'content must be text';
   if (!Array.isArray(fields) || !fields.every(isFieldLine)) return 'fields must be a list of [name, value] pairs';
   const bytes = Buffer.from(content);
-  const lines = fields.filter(([name]) => name.toLowerCase() !== 'content-length').flat();
+  // How the message is delimited is the business of the connection that carries it.
+  const lines = clientFields(withoutField(fields.flat(), 'content-length'));
   return { status, reason: '', fields: lines, content: bytes, trailers: [], vary: NO_VARY };
 }
 

@@ -420,6 +420,42 @@ async function scenarios(t: Test, store: string, processes: number, redis: Redis
     t.equal(upstream.count(path), 1);
   });
 
+  t.test('who waits for an answer that is not kept is told why', async (t) => {
+    const later = upstream.holds('/waits/later', { status: 429 });
+    const large = upstream.holds('/waits/large', { content: Buffer.alloc(MAX_SHARED + 1) });
+    for (const [path, held, status, code] of [
+      ['/waits/later', later, 429, 'leader-failed'],
+      ['/waits/large', large, 200, 'response-not-kept'],
+    ] as const) {
+      const leader = post(first, path, path);
+      await held.arrived(1);
+      const waiting = [post(first, path, path), post(last, path, path)];
+      await allCaughtUp(gateways);
+      held.release();
+      isFirst(t, await leader, status);
+      for (const answer of await Promise.all(waiting)) isProblem(t, answer, code, LEASE_SECONDS);
+      t.equal(upstream.count(path), 1);
+    }
+    isFirst(t, await post(last, '/waits/later', '/waits/later'), 429);
+    t.equal(upstream.count('/waits/later'), 2, 'its key is free');
+  });
+
+  t.test('an upstream that replays by itself does not double the fields of a replay', async (t) => {
+    const path = '/plain/replaying-upstream';
+    const fields = ['Idempotent-Replayed', 'true', 'Idempotency-Expires', 'Thu, 01 Jan 1970 00:00:00 GMT', 'Age', '7'];
+    upstream.on(path, answers({ fields, content: 'x' }));
+    const ran = await post(first, path, 'twice');
+    t.equal(ran.header('idempotent-replayed'), 'true', "the upstream's own");
+    for (const gateway of [first, last]) {
+      const again = await post(gateway, path, 'twice');
+      t.same(again.headerLines('idempotent-replayed'), ['true']);
+      t.equal(again.headerLines('idempotency-expires').length, 1);
+      t.ok(Date.parse(again.header('idempotency-expires') ?? '') > Date.now());
+      t.match(again.header('age'), /^\d+$/);
+    }
+    t.equal(upstream.count(path), 1);
+  });
+
   t.test('after its wait a repeat is told that the first one is still in flight', async (t) => {
     const path = '/impatient/slow';
     const held = upstream.holds(path);

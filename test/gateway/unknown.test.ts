@@ -39,8 +39,8 @@ const routes = (() => {
     route('freed', 'onUnknown: release'),
   ].join('');
 })();
-const configFor = (upstream: string, store: string) =>
-  configOf({ upstream, store, routes, timeouts: '{ connect: 2s, headers: 4s, body: 1s }' });
+const configFor = (upstream: string, store: string, more = '') =>
+  configOf({ upstream, store, routes, more, timeouts: '{ connect: 2s, headers: 4s, body: 1s }' });
 
 function post(gateway: Gateway, path: string, body = 'A'): Promise<Answered> {
   return gateway.request({ method: 'POST', path, headers: ['Idempotency-Key', path], body });
@@ -259,6 +259,30 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
     t.notOk((await listed(last, 'unknown')).all.some((flight) => flight.key === key));
   });
 
+  t.test("an operator's response cannot break the message that carries it", async (t) => {
+    const path = '/held/settled-badly';
+    upstream.on(path, resetsAfterReading);
+    const { key } = await newUnknown(first, () => post(first, path));
+    const fields = [
+      ['Transfer-Encoding', 'chunked'],
+      ['Connection', 'close, X-Hop'],
+      ['X-Hop', 'hop'],
+      ['Content-Length', '1000'],
+      ['X-Kept', '1'],
+    ];
+    t.equal((await settle(first, key, { as: 'response', status: 200, fields, content: 'whole' })).status, 200);
+    for (const gateway of [first, last]) {
+      const again = await post(gateway, path);
+      t.equal(again.text, 'whole');
+      t.equal(again.cut, false);
+      t.equal(again.header('transfer-encoding'), null);
+      t.equal(again.header('x-hop'), null);
+      t.equal(again.header('x-kept'), '1');
+      t.equal(again.header('content-length'), '5');
+    }
+    t.equal(upstream.count(path), 1);
+  });
+
   t.test('settled while it is in flight: the leader can no longer publish', async (t) => {
     const path = '/held/settled-early';
     const held = upstream.holds(path);
@@ -323,6 +347,24 @@ t.test('kill -9 of the leader in flight: unknown when its lease is over', async 
       t.ok((await listed(there, 'unknown', rule)).all.length >= 1, 'listed');
     }
   }
+});
+
+t.test('a stop that cannot wait leaves what was sent as unknown', async (t) => {
+  const upstream = await startUpstream(t);
+  const config = configFor(upstream.url, store, 'drain: 300ms');
+  const [stopping, there] = (await startGateways(t, 2, { config })) as [Gateway, Gateway];
+  const path = '/held/stopped';
+  const held = upstream.holds(path);
+  const leader = post(stopping, path).catch(() => null);
+  await held.arrived(1);
+  const stopped = performance.now();
+  stopping.signal('SIGTERM');
+  await stopping.exited;
+  isHeld(t, await post(there, path));
+  t.ok(performance.now() - stopped < 300 + LEASE_MS, 'without waiting for the lease');
+  const answer = await leader;
+  t.ok(answer === null || problemOf(answer) === 'outcome-unknown', `${answer?.status}`);
+  t.equal(upstream.count(path), 1);
 });
 
 t.test('kill -9 of the leader after its end: the record stays', async (t) => {
