@@ -217,7 +217,7 @@ export class Caller {
     const finished = this.#res.writableFinished;
     if (!finished && this.#outcome?.kind !== 'cut') this.#outcome = { kind: 'left', role: this.role };
     // What is left of an upload that nobody read would block the connection's next request.
-    if (!this.req.readableEnded) this.req.resume();
+    if (!this.req.readableEnded) this.req.unpipe().resume();
     this.#onOver(this.#report());
     if (!finished) this.#onLeft?.();
   }

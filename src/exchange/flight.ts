@@ -38,10 +38,16 @@ export class Flight {
   readonly route: string;
   readonly policy: KeyedPolicy;
   readonly election: number;
+  /** Flight after whose failure this one was opened for election; empty: none. */
+  readonly after: string;
+  /** Id of the flight whose settlement is awaited here: its own, or that of another process's leader. */
+  leaderFlight: string;
   state: FlightState = { kind: 'claiming' };
   readonly #waiting = new Set<Caller>();
   readonly #listener: FlightListener;
   #timer: NodeJS.Timeout | null = null;
+  /** Monotonic time (ms) of the timer; infinite without one. */
+  #armedForMs = Number.POSITIVE_INFINITY;
 
   constructor(
     key: string,
@@ -50,6 +56,7 @@ export class Flight {
     route: string,
     policy: KeyedPolicy,
     election: number,
+    after: string,
     listener: FlightListener,
   ) {
     this.key = key;
@@ -58,6 +65,8 @@ export class Flight {
     this.route = route;
     this.policy = policy;
     this.election = election;
+    this.after = after;
+    this.leaderFlight = id;
     this.#listener = listener;
   }
 
@@ -70,7 +79,7 @@ export class Flight {
     caller.waitingSinceMs ??= performance.now();
     this.#waiting.add(caller);
     caller.whenLeft(() => this.#drop(caller));
-    if (this.#timer === null) this.#arm();
+    if (deadlineMs(caller) < this.#armedForMs) this.#arm();
   }
 
   /** Takes the first waiter out that is still there. */
@@ -108,14 +117,14 @@ export class Flight {
   #disarm(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
+    this.#armedForMs = Number.POSITIVE_INFINITY;
   }
 
   #arm(): void {
-    let earliestMs = Number.POSITIVE_INFINITY;
-    for (const caller of this.#waiting) earliestMs = Math.min(earliestMs, deadlineMs(caller));
-    this.#timer = null;
-    if (earliestMs === Number.POSITIVE_INFINITY) return;
-    const inMs = Math.max(WAIT_TICK_MS, earliestMs - performance.now());
+    this.#disarm();
+    for (const caller of this.#waiting) this.#armedForMs = Math.min(this.#armedForMs, deadlineMs(caller));
+    if (this.#armedForMs === Number.POSITIVE_INFINITY) return;
+    const inMs = Math.max(WAIT_TICK_MS, this.#armedForMs - performance.now());
     this.#timer = setTimeout(() => this.#expire(), inMs);
   }
 

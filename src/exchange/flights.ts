@@ -9,7 +9,7 @@
 
 import type { ClaimResult, FlightRef, Lease, Settlement } from '../core/claim.js';
 import type { BypassReason } from '../core/outcome.js';
-import { type Decision, decide, endingOf, retryAfterSeconds, waitOf, waits } from '../core/policy.js';
+import { type Decision, decide, endingOf, type Refusal, retryAfterSeconds, waitOf, waits } from '../core/policy.js';
 import type { KeyedPolicy, RejectPolicy } from '../core/rule.js';
 import { variantKey, varyMatches } from '../core/sharing.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
@@ -18,7 +18,7 @@ import type { Caller } from './caller.js';
 import { Flight, type FlightListener } from './flight.js';
 import { Leading } from './leading.js';
 import type { ExchangeObserver } from './observer.js';
-import { pass } from './passing.js';
+import { bypass } from './passing.js';
 
 const PLAIN_CONFLICT = { status: 409, retryAfter: { kind: 'computed' } } as const satisfies RejectPolicy['conflict'];
 /** Only policies with a wait follow; this stands for the interval of one that does not. */
@@ -65,7 +65,7 @@ export class Flights {
   }
 
   /** Takes a request whose key is known: it leads, follows, is answered or refused. */
-  arrive(caller: Caller, key: string, election = 0): void {
+  arrive(caller: Caller, key: string, election = 0, after = ''): void {
     const there = this.#open.get(key);
     if (there !== undefined && this.#join(there, caller)) return;
     const { fingerprint } = caller;
@@ -77,6 +77,7 @@ export class Flights {
       caller.route,
       policy,
       election,
+      after,
       this.#listener,
     );
     // While another request of this key is being claimed, one that differs from it asks for itself.
@@ -127,6 +128,7 @@ export class Flights {
       leaseMs: policy.leaseMs,
       holdMs: policy.unknownForMs,
       election,
+      after: flight.after,
       join: waits(policy),
     };
     const claimedAtMs = performance.now();
@@ -223,7 +225,15 @@ export class Flights {
   /** The flight has ended: it is closed, and everybody who waits here learns how. */
   #conclude(flight: Flight, settlement: Settlement): void {
     this.#close(flight);
-    for (const follower of flight.takeAll()) this.#end(flight, follower, settlement);
+    for (const follower of flight.takeAll()) {
+      try {
+        this.#end(flight, follower, settlement);
+      } catch (error) {
+        // Whatever is wrong with one of them, the others are told.
+        this.#options.observer.failed(error);
+        follower.refuse('internal-error');
+      }
+    }
   }
 
   #end(flight: Flight, caller: Caller, settlement: Settlement): void {
@@ -243,7 +253,7 @@ export class Flights {
           policy.kind === 'replay' ? replayFields(policy.keepMs) : [],
         );
       case 'elect':
-        return this.arrive(caller, flight.key, ending.election);
+        return this.arrive(caller, flight.key, ending.election, flight.leaderFlight);
       case 'forward':
         return this.#bypass(caller, 'not-shareable');
       case 'refuse':
@@ -258,7 +268,7 @@ export class Flights {
   }
 
   #bypass(caller: Caller, reason: BypassReason): void {
-    pass(caller, this.#options.upstreamOf(caller.upstream), { kind: 'bypassed', reason }, this.#options.observer);
+    bypass(caller, this.#options.upstreamOf(caller.upstream), reason, this.#options.observer);
   }
 
   #storeDown(flight: Flight): void {
@@ -315,7 +325,7 @@ function keyedPolicyOf(caller: Caller): KeyedPolicy {
 }
 
 /** A repeat of what is held or done is told so with 409; the first caller of an unknown outcome had 504. */
-function refuseRepeat(caller: Caller, code: 'key-reused' | 'outcome-unknown' | 'response-not-kept'): void {
+function refuseRepeat(caller: Caller, code: Refusal): void {
   caller.refuse(code, code === 'outcome-unknown' ? { status: 409 } : {});
 }
 

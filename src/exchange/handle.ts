@@ -8,7 +8,7 @@ import { fingerprintNeedsContent, fingerprintOf } from '../core/fingerprint.js';
 import { keyOf, needsContent } from '../core/key.js';
 import { matchRule, type RuleTable } from '../core/match.js';
 import type { ProblemCode } from '../core/outcome.js';
-import type { KeyedPolicy, Rule } from '../core/rule.js';
+import type { KeyedPolicy } from '../core/rule.js';
 import { parseTarget, type Target } from '../core/target.js';
 
 import type { Upstream } from '../upstream/upstream.js';
@@ -16,7 +16,7 @@ import type { Caller } from './caller.js';
 import { readContent } from './content.js';
 import type { Flights } from './flights.js';
 import type { ExchangeObserver } from './observer.js';
-import { pass } from './passing.js';
+import { bypass, pass } from './passing.js';
 
 export type HandleOptions = {
   readonly rules: RuleTable;
@@ -91,7 +91,7 @@ async function keyed(caller: Caller, policy: KeyedPolicy, located: Located, opti
   // A malformed Idempotency-Key is refused whatever the rule says: its sender believes to be protected.
   const believed = key.kind === 'malformed' && policy.kind === 'replay';
   if (policy.onMissingKey === 'reject' || believed) return caller.refuse(reason, { detail: `Key part "${key.part}".` });
-  pass(caller, options.upstreamOf((caller.rule as Rule).upstream), { kind: 'bypassed', reason }, options.observer);
+  bypass(caller, options.upstreamOf(caller.upstream), reason, options.observer);
 }
 
 /** Reads the whole content, once; false when the request is over because that cannot be done. */

@@ -81,6 +81,9 @@ export class Leading implements ForwardSink {
   #head: { readonly status: number; readonly reason: string; readonly fields: string[] } | null = null;
   /** Whether the store took the settlement. */
   #told = false;
+  /** The key was given up while the response goes on. */
+  #released = false;
+  #lossTold = false;
   #settling: Promise<void> | null = null;
   #abandoning: Promise<void> | null = null;
   /** The exchange is over: whatever its upstream still says comes too late. */
@@ -93,7 +96,7 @@ export class Leading implements ForwardSink {
       until: () => this.#deadlineMs(),
       inOutage: options.policy.onStoreDown === 'local' ? 'unconfirmed' : 'lost',
       onRenewed: () => this.#abandonIfAlone(),
-      onUnsure: () => options.observer.leaseLost(options.caller.route, options.lease.key),
+      onUnsure: () => this.#tellLoss(),
       onLost: () => options.flight.close(),
       onOverdue: () => this.#onOverdue(),
     });
@@ -186,7 +189,7 @@ export class Leading implements ForwardSink {
     if (this.#recording !== null && !this.#recording.add(chunk)) {
       this.#recording = null;
       this.#unrecorded = policy.kind === 'replay' ? 'not-kept' : 'unshareable';
-      if (policy.kind === 'coalesce') void this.#settle({ kind: 'unshareable', reason: 'too-large' }, 0);
+      if (policy.kind === 'coalesce') this.#giveUpKey('too-large');
     }
     if (this.#head !== null) return true;
     if (this.#expectedBytes !== null && this.#receivedBytes >= this.#expectedBytes) {
@@ -216,11 +219,19 @@ export class Leading implements ForwardSink {
     if (policy.kind === 'replay') return this.#recordReplay(policy, status, reason, fields);
     const verdict = judge(policy, status, fields, this.#expectedBytes);
     if (verdict.kind === 'unshareable') {
-      void this.#settle({ kind: 'unshareable', reason: verdict.reason }, 0);
+      this.#giveUpKey(verdict.reason);
       return;
     }
     const vary = { names: verdict.varyNames, digest: varyDigest(verdict.varyNames, caller.fields) };
     this.#recording = new Recording(status, reason, fields, vary, policy.maxSharedBytes);
+  }
+
+  /** Nobody else gets this response: the key is free from now on, and what follows is for the leader's client alone. */
+  #giveUpKey(reason: string): void {
+    this.#released = true;
+    this.#settle({ kind: 'unshareable', reason }, 0)
+      .then(() => this.#abandonIfAlone())
+      .catch(this.#options.observer.failed);
   }
 
   #recordReplay(policy: ReplayPolicy, status: number, reason: string, fields: string[]): void {
@@ -286,6 +297,8 @@ export class Leading implements ForwardSink {
 
   async #settleOnce(settlement: Settlement, keepMs: number): Promise<void> {
     const { flight } = this.#options;
+    await this.#abandoning;
+    if (this.#over) return;
     const heldUntilMs = this.#keeper.heldUntilMs;
     this.#keeper.stop();
     // What was sent before the first answer goes out and is still to be read belongs to this flight (a burst is accepted
@@ -316,7 +329,9 @@ export class Leading implements ForwardSink {
     while (performance.now() < untilMs) {
       await new Promise((resolve) => setTimeout(resolve, SETTLE_RETRY_MS));
       try {
-        return this.#onSettled(await this.#tell(settlement, keepMs));
+        // "Lost" says nothing here: the try whose answer did not come may have settled it.
+        await this.#tell(settlement, keepMs);
+        return;
       } catch {
         // Still away.
       }
@@ -325,9 +340,8 @@ export class Leading implements ForwardSink {
   }
 
   #onSettled(answer: Held | 'awaited'): void {
-    const { observer, caller, lease } = this.#options;
     this.#told = answer === 'held';
-    if (answer === 'lost') observer.leaseLost(caller.route, lease.key);
+    if (answer === 'lost') this.#tellLoss();
   }
 
   #onCallerLeft(): void {
@@ -338,29 +352,46 @@ export class Leading implements ForwardSink {
   /** A safe call ends when nobody waits for it in any process. Any other goes on: it may matter that it was made. */
   #abandonIfAlone(): void {
     const { caller, flight } = this.#options;
-    if (this.#over || this.#settling !== null || this.#abandoning !== null) return;
+    if (this.#over || this.#abandoning !== null) return;
+    if (this.#settling !== null) return this.#leaveReleased();
     if (!isSafe(caller.method) || !caller.gone || flight.isAwaited()) return;
+    // Nobody joins while the store is asked: whoever comes now asks it as well, and is heard of there.
+    flight.close();
     this.#abandoning = this.#abandon();
   }
 
+  /** The key was given up at the response's fields; what goes on is for the leader's client alone, and it has left. */
+  #leaveReleased(): void {
+    const { caller } = this.#options;
+    if (!this.#released || !caller.gone || !isSafe(caller.method)) return;
+    this.#exchange?.abort();
+    this.#end(null);
+  }
+
   async #abandon(): Promise<void> {
-    const { store, lease, observer, caller, flight } = this.#options;
-    let answer: Held | 'awaited' = 'held';
+    const { store, lease } = this.#options;
+    let answer: Held | 'awaited' = 'lost';
     try {
-      answer = await store.release(lease, { unlessAwaited: true });
+      if (!this.#keeper.lost) answer = await store.release(lease, { unlessAwaited: true });
+      if (answer === 'lost') this.#tellLoss();
     } catch {
       // The store is away: the lease will end by itself, a third of it after the last renewal at the latest.
     }
-    // Somebody elsewhere waits, or has begun to wait here meanwhile: the call goes on, and is looked at again later.
+    // Somebody elsewhere waits, or has asked the store meanwhile: the call goes on, and is looked at again later.
     if (answer === 'awaited') {
       this.#abandoning = null;
       return;
     }
-    flight.close();
-    if (answer === 'lost') observer.leaseLost(caller.route, lease.key);
     this.#keeper.stop();
     this.#exchange?.abort();
     this.#end(null);
+  }
+
+  /** Once a flight: that the lease may have been somebody else's is one event, however often it is noticed. */
+  #tellLoss(): void {
+    const { observer, caller, lease } = this.#options;
+    if (!this.#lossTold) observer.leaseLost(caller.route, lease.key);
+    this.#lossTold = true;
   }
 
   #end(latencyMs: number | null): void {

@@ -1,10 +1,13 @@
 /** What the exchange tells those who watch it. Observers never change what happens. */
 
+import type { BypassReason } from '../core/outcome.js';
 import type { Report } from './caller.js';
 
 export interface ExchangeObserver {
   /** A request was handed to a connected upstream socket. */
   sent(route: string): void;
+  /** A request of a rule with a policy is forwarded without it. */
+  unprotected(route: string, reason: BypassReason): void;
   /** A flight began (+1) or ended (-1) in this process. */
   flights(route: string, change: 1 | -1): void;
   /** A leader lost its lease: another may have run beside it. `key` is the digest. */

@@ -6,7 +6,7 @@
  */
 
 import { Transform } from 'node:stream';
-import type { Outcome } from '../core/outcome.js';
+import type { BypassReason, Outcome } from '../core/outcome.js';
 import { clientFields, upstreamFields, withoutField } from '../http/fields.js';
 import type { UpstreamFailure } from '../upstream/failure.js';
 import type { Exchange, ForwardSink, Upstream, UpstreamRequest } from '../upstream/upstream.js';
@@ -56,6 +56,15 @@ function upload({ req }: Caller, onUpload: (() => void) | undefined): Transform 
 /** Forwards a request as it is. `outcome` is what the request ends as when the upstream answers. */
 export function pass(caller: Caller, upstream: Upstream, outcome: Outcome, observer: ExchangeObserver): void {
   new Passing(caller, outcome, observer).start(upstream);
+}
+
+/** Forwards a request of a rule with a policy without its protection, and says so. */
+export function bypass(caller: Caller, upstream: Upstream, reason: BypassReason, observer: ExchangeObserver): void {
+  if (caller.gone) return;
+  // Counted now: whatever becomes of it, it was sent unprotected. And it is nobody's follower any more.
+  observer.unprotected(caller.route, reason);
+  caller.role = 'none';
+  pass(caller, upstream, { kind: 'bypassed', reason }, observer);
 }
 
 class Passing implements ForwardSink {

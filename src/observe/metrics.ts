@@ -4,7 +4,7 @@
  */
 
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
-import { labelOf, type Outcome } from '../core/outcome.js';
+import { type BypassReason, labelOf, type Outcome } from '../core/outcome.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 
 const WAIT_BUCKETS_S = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
@@ -61,8 +61,11 @@ export class Metrics {
 
   over(route: string, outcome: Outcome, waitedMs: number | null): void {
     this.#requests.inc({ route, outcome: labelOf(outcome) });
-    if (outcome.kind === 'bypassed') this.#unprotected.inc({ route, reason: outcome.reason });
     if (waitedMs !== null) this.#waits.observe({ route }, waitedMs / 1000);
+  }
+
+  unprotected(route: string, reason: BypassReason): void {
+    this.#unprotected.inc({ route, reason });
   }
 
   sent(route: string): void {

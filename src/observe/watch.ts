@@ -12,6 +12,7 @@ import type { Metrics } from './metrics.js';
 export function watchExchange(metrics: Metrics, log: Logger): ExchangeObserver {
   return {
     sent: (route) => metrics.sent(route),
+    unprotected: (route, reason) => metrics.unprotected(route, reason),
     flights: (route, change) => metrics.flights(route, change),
     leaseLost: (route, key) => {
       metrics.leaseLost(route);

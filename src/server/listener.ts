@@ -56,12 +56,14 @@ export class Listener {
       },
       (req, res) => this.#onRequest(req, res),
     );
+    // The size of the fields is the bound. Node would drop those beyond a number in silence, Content-Length among them.
+    this.#server.maxHeadersCount = 0;
     this.#server.on('connection', (socket) => this.#onConnection(socket));
     this.#server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-      refuseUnreadable(socket, error.code === 'ECONNRESET' ? null : (STATUS_OF_CODE[error.code ?? ''] ?? 400));
+      this.#refuseUnreadable(socket, error.code === 'ECONNRESET' ? null : (STATUS_OF_CODE[error.code ?? ''] ?? 400));
     });
     // A proxy for one API is no tunnel (RFC 9110 section 9.3.6).
-    this.#server.on('connect', (_req, socket) => refuseUnreadable(socket, 501));
+    this.#server.on('connect', (_req, socket) => this.#refuseUnreadable(socket, 501));
     this.#server.on('checkExpectation', (req, res) => this.#onRequest(req, res, 417));
   }
 
@@ -106,6 +108,22 @@ export class Listener {
     this.#server.closeAllConnections();
   }
 
+  /** Answers what cannot be taken as a request, and ends its connection: what follows cannot be read either. */
+  #refuseUnreadable(socket: Duplex, refusal: number | null): void {
+    // Node has let go of some of these sockets: an error of theirs, a reset say, is nobody's business any more.
+    socket.on('error', () => {});
+    // Where an earlier request has still to be answered, the refusal would be taken for its answer.
+    const busy = (this.#byConnection.get(socket)?.size ?? 0) > 0;
+    if (!socket.writable || refusal === null || busy) {
+      socket.destroy();
+      return;
+    }
+    const { status, fields, content } = problemMessage('bad-request', { status: refusal });
+    let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\n`;
+    for (let i = 0; i + 1 < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`;
+    socket.end(Buffer.concat([Buffer.from(`${head}\r\n`, 'latin1'), content]));
+  }
+
   #onConnection(socket: Duplex): void {
     const callers = new Set<Caller>();
     this.#byConnection.set(socket, callers);
@@ -130,20 +148,6 @@ export class Listener {
     if (this.#draining) caller.refuse('draining');
     else this.#options.handle(caller);
   }
-}
-
-/** Answers what cannot be taken as a request, and ends its connection: what follows cannot be read either. */
-function refuseUnreadable(socket: Duplex, refusal: number | null): void {
-  // Into a response that has begun nothing can be said any more.
-  const busy = (socket as { _httpMessage?: { headersSent: boolean } })._httpMessage?.headersSent === true;
-  if (!socket.writable || refusal === null || busy) {
-    socket.destroy();
-    return;
-  }
-  const { status, fields, content } = problemMessage('bad-request', { status: refusal });
-  let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\n`;
-  for (let i = 0; i + 1 < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`;
-  socket.end(Buffer.concat([Buffer.from(`${head}\r\n`, 'latin1'), content]));
 }
 
 const STATUS_OF_CODE: Readonly<Record<string, number>> = {

@@ -153,7 +153,9 @@ export class RedisStore implements Store {
         if (join) this.#waits.joined(String(reply[1]), registration);
         return { kind: 'follower', flight: followed(key, reply) };
       case 'S':
-        return (reply[5] as number) > INLINE_BYTES ? this.#fetchStored(request, reply) : stored(reply, reply[2] as Buffer);
+        return (reply[5] as number) > INLINE_BYTES
+          ? this.#fetchStored(request, reply)
+          : stored(reply, reply[2] as Buffer);
       case 'X':
         return { kind: 'late' };
       case 'M':
@@ -335,16 +337,19 @@ export class RedisStore implements Store {
   async #look(flight: FlightRef): Promise<Looked> {
     let registration = 0;
     const link = this.#bulk.ready ? this.#bulk : this.#commands;
-    const answer = await link.ask((client) => {
-      registration = this.#nextRegistration();
-      return client.oneflightLookBuffer(
-        this.#record(flight.key),
-        this.#result(flight.key, flight.flight),
-        flight.flight,
-        this.#process,
-        registration,
-      );
-    }, FETCH_MS + this.#bulkBytes / BYTES_PER_MS);
+    const answer = await link.ask(
+      (client) => {
+        registration = this.#nextRegistration();
+        return client.oneflightLookBuffer(
+          this.#record(flight.key),
+          this.#result(flight.key, flight.flight),
+          flight.flight,
+          this.#process,
+          registration,
+        );
+      },
+      FETCH_MS + this.#bulkBytes / BYTES_PER_MS,
+    );
     if (answer.kind !== 'answered') return null;
     const [kind, value] = answer.value as readonly [Buffer, Buffer | number];
     switch (String(kind)) {

@@ -46,6 +46,7 @@ export function claim(store: Store, ask: Ask): Promise<ClaimResult> {
     flight: newFlightId(),
     leaseMs: LONG_MS,
     election: 0,
+    after: '',
     fingerprint: '',
     holdMs: 0,
     route: 'route',

@@ -48,6 +48,7 @@ export async function startInProcess(
   const failures: unknown[] = [];
   const observer: ExchangeObserver = {
     sent: () => counts.sent++,
+    unprotected: () => {},
     flights: (_route, change) => {
       counts.inProgress += change;
     },
