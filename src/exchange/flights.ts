@@ -204,6 +204,7 @@ export class Flights {
   /** Waits, once for all followers in this process, for the end of another process's flight. */
   async #follow(flight: Flight, store: Store, ref: FlightRef): Promise<void> {
     const wait = new AbortController();
+    flight.leaderFlight = ref.flight;
     flight.state = { kind: 'following', wait, ref, sinceMs: performance.now() };
     flight.markFollowers();
     const pollMs = waitOf(flight.policy)?.pollMs ?? WITHOUT_POLL_MS;
