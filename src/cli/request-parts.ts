@@ -66,6 +66,8 @@ export function changePart(request: Outgoing, part: KeyPart, pathPattern: string
   const { path, query } = splitTarget(request.target);
   switch (part.from) {
     case 'idempotency-key':
+      // A quoted key stays one: what is added goes inside.
+      return withField(request, part.name, (value) => value.replace(/("?)\s*$/, `-${salt}$1`));
     case 'header':
       return withField(request, part.name, (value) => other(value, salt));
     case 'query':

@@ -38,7 +38,9 @@ export function addFlights(fastify: FastifyInstance, api: FlightsApi): void {
   fastify.get<{ Querystring: { state?: string } }>('/flights', async (request, reply) => {
     const state = STATES.find((known) => known === (request.query.state ?? 'any'));
     if (state === undefined) return refuse(reply, 400, `state must be one of ${STATES.join(', ')}`);
-    return orUnavailable(reply, async () => ({ flights: await api.store.taken({ state, limit: LIMIT }) }));
+    return orUnavailable(reply, async () => ({
+      flights: (await api.store.taken({ state, limit: LIMIT })).map(inWholeMs),
+    }));
   });
   fastify.post<{ Params: { key: string }; Body: SettleBody | null }>(
     '/flights/:key/settle',
@@ -58,6 +60,10 @@ export function addFlights(fastify: FastifyInstance, api: FlightsApi): void {
       });
     },
   );
+}
+
+function inWholeMs(taken: TakenKey): TakenKey {
+  return { ...taken, ageMs: Math.round(taken.ageMs), leftMs: Math.round(taken.leftMs) };
 }
 
 async function settle(

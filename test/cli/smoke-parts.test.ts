@@ -183,6 +183,22 @@ t.test('a key part', async (t) => {
   });
 });
 
+t.test('another Idempotency-Key is a well-formed one, quoted or bare', async (t) => {
+  const key: KeyPart = { from: 'idempotency-key', name: 'idempotency-key', optional: false };
+  for (const [given, changed] of [
+    ['"abc"', '"abc-s1"'],
+    ['abc', 'abc-s1'],
+  ]) {
+    const request: Outgoing = {
+      method: 'POST',
+      target: '/',
+      fields: ['Idempotency-Key', given!],
+      content: Buffer.alloc(0),
+    };
+    t.same(changePart(request, key, '/', 's1').fields, ['Idempotency-Key', changed!]);
+  }
+});
+
 t.test('a verdict', async (t) => {
   const policy = coalescePolicy({
     scope: 'refresh',
