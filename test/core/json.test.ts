@@ -318,3 +318,14 @@ t.test('reading takes linear time', async (t) => {
   for (const document of documents) read(document, '', '/a', '/0', '/0/a/b');
   t.ok(process.hrtime.bigint() - started < 10_000_000_000n);
 });
+
+t.test(
+  'a pointer with a lone surrogate finds the member of that name, and not the replacement character',
+  async (t) => {
+    const document = Buffer.from('{"\\ud800":1,"\ufffd":2}');
+    const one = readJson(document, [parsePointer('/\ud800')!]);
+    const other = readJson(document, [parsePointer('/\ufffd')!]);
+    t.not(JSON.stringify(one), JSON.stringify(other));
+    t.same(one, readJson(Buffer.from('{"a":1}'), [parsePointer('/a')!]));
+  },
+);
