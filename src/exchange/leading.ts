@@ -25,6 +25,7 @@ import { LeaseKeeper } from './lease-keeper.js';
 import type { ExchangeObserver } from './observer.js';
 import { upstreamRequest } from './passing.js';
 import { Recording } from './recording.js';
+import { Settler } from './settler.js';
 import { upstreamProblem } from './upstream-problem.js';
 
 /** Time beyond the upstream's own deadlines, which its client looks after first, until a silent exchange is ended. */
@@ -33,8 +34,6 @@ const OVERDUE_MARGIN_MS = 2_000;
 const LAST_CALL_TURNS = 2;
 /** Largest response that is held back whole until the store has it, so that its fields can say whether it was recorded. */
 const HELD_BACK_BYTES = 65_536;
-/** Interval at which a settlement that the store did not take is tried again, within the lease. */
-const SETTLE_RETRY_MS = 200;
 
 /** The flight, as its leader's exchange needs it. */
 export interface LedFlight {
@@ -64,6 +63,7 @@ export type LeadingOptions = {
 export class Leading implements ForwardSink {
   readonly #options: LeadingOptions;
   readonly #keeper: LeaseKeeper;
+  readonly #settler: Settler;
   readonly #startedAtMs = performance.now();
   #exchange: Exchange | null = null;
   #recording: Recording | null = null;
@@ -79,11 +79,8 @@ export class Leading implements ForwardSink {
   #unrecorded: 'unshareable' | 'not-kept' | 'freed' = 'unshareable';
   /** The head of an answer that goes out whole, when it is settled. */
   #head: { readonly status: number; readonly reason: string; readonly fields: string[] } | null = null;
-  /** Whether the store took the settlement. */
-  #told = false;
   /** The key was given up while the response goes on. */
   #released = false;
-  #lossTold = false;
   #settling: Promise<void> | null = null;
   #abandoning: Promise<void> | null = null;
   /** The exchange is over: whatever its upstream still says comes too late. */
@@ -91,12 +88,13 @@ export class Leading implements ForwardSink {
 
   constructor(options: LeadingOptions) {
     this.#options = options;
+    this.#settler = new Settler({ ...options, route: options.caller.route });
     this.#keeper = new LeaseKeeper(options.lease, options.store, {
       claimedAtMs: options.claimedAtMs,
       until: () => this.#deadlineMs(),
       inOutage: options.policy.onStoreDown === 'local' ? 'unconfirmed' : 'lost',
       onRenewed: () => this.#abandonIfAlone(),
-      onUnsure: () => this.#tellLoss(),
+      onUnsure: () => this.#settler.tellLoss(),
       onLost: () => options.flight.close(),
       onOverdue: () => this.#onOverdue(),
     });
@@ -261,7 +259,7 @@ export class Leading implements ForwardSink {
     await this.#settle(this.#settlementOf(recorded), this.#keepMs);
     if (this.#head !== null && recorded !== null) {
       const { status, reason, fields } = this.#head;
-      caller.begin(status, reason, fields, { kind: 'led', stored: this.#told ? 'yes' : 'failed' });
+      caller.begin(status, reason, fields, { kind: 'led', stored: this.#settler.told ? 'yes' : 'failed' });
       caller.hold();
       this.#lastChunk = recorded.content.length > 0 ? recorded.content : null;
     }
@@ -306,42 +304,8 @@ export class Leading implements ForwardSink {
     // process hears that it was published, so it is now that nobody may join any more.
     if (settlement.kind === 'response') await turns(LAST_CALL_TURNS);
     flight.close();
-    if (!this.#keeper.lost) {
-      try {
-        this.#onSettled(await this.#tell(settlement, keepMs));
-      } catch {
-        void this.#tellLater(settlement, keepMs, heldUntilMs);
-      }
-    }
+    if (!this.#keeper.lost) await this.#settler.settle(settlement, keepMs, heldUntilMs);
     flight.conclude(settlement);
-  }
-
-  #tell(settlement: Settlement, keepMs: number): Promise<Held | 'awaited'> {
-    const { policy, store, lease } = this.#options;
-    // What nobody waits for and nothing is kept of needs no more than its key to be freed.
-    const plain = policy.kind === 'reject' && (settlement.kind !== 'unknown' || keepMs === 0);
-    return plain ? store.release(lease, { unlessAwaited: false }) : store.complete(lease, settlement, keepMs);
-  }
-
-  /** The store was away: nobody here waits for it, but followers elsewhere and the next request do, within the lease. */
-  async #tellLater(settlement: Settlement, keepMs: number, untilMs: number): Promise<void> {
-    const { observer, caller, lease } = this.#options;
-    while (performance.now() < untilMs) {
-      await new Promise((resolve) => setTimeout(resolve, SETTLE_RETRY_MS));
-      try {
-        // "Lost" says nothing here: the try whose answer did not come may have settled it.
-        await this.#tell(settlement, keepMs);
-        return;
-      } catch {
-        // Still away.
-      }
-    }
-    observer.unsettled(caller.route, lease.key);
-  }
-
-  #onSettled(answer: Held | 'awaited'): void {
-    this.#told = answer === 'held';
-    if (answer === 'lost') this.#tellLoss();
   }
 
   #onCallerLeft(): void {
@@ -373,7 +337,7 @@ export class Leading implements ForwardSink {
     let answer: Held | 'awaited' = 'lost';
     try {
       if (!this.#keeper.lost) answer = await store.release(lease, { unlessAwaited: true });
-      if (answer === 'lost') this.#tellLoss();
+      if (answer === 'lost') this.#settler.tellLoss();
     } catch {
       // The store is away: the lease will end by itself, a third of it after the last renewal at the latest.
     }
@@ -385,13 +349,6 @@ export class Leading implements ForwardSink {
     this.#keeper.stop();
     this.#exchange?.abort();
     this.#end(null);
-  }
-
-  /** Once a flight: that the lease may have been somebody else's is one event, however often it is noticed. */
-  #tellLoss(): void {
-    const { observer, caller, lease } = this.#options;
-    if (!this.#lossTold) observer.leaseLost(caller.route, lease.key);
-    this.#lossTold = true;
   }
 
   #end(latencyMs: number | null): void {
