@@ -12,6 +12,8 @@ import { compileRules } from './core/match.js';
 import type { Rule } from './core/rule.js';
 import { Flights } from './exchange/flights.js';
 import { handle } from './exchange/handle.js';
+import { Leaders } from './exchange/leaders.js';
+import { Turns } from './exchange/turns.js';
 import { Metrics } from './observe/metrics.js';
 import { watchExchange } from './observe/watch.js';
 import { Admin, type Readiness } from './server/admin.js';
@@ -49,12 +51,15 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
     if (upstream === undefined) throw new Error(`no upstream is named ${name}`);
     return upstream;
   };
-  const flights = new Flights({ store, local, upstreamOf, observer, newFlightId });
+  const leaders = new Leaders({ upstreamOf, observer });
+  const flights = new Flights({ store, local, leaders, upstreamOf, observer, newFlightId });
+  const turns = new Turns({ store, local, leaders, upstreamOf, observer });
   const handling = {
     rules: compileRules(config.rules),
     unmatched: config.unmatched.kind === 'upstream' ? config.unmatched.name : null,
     secret: config.store.secret,
     flights,
+    turns,
     upstreamOf,
     observer,
   };
@@ -88,7 +93,7 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
     await Promise.all([store.open(), local.open()]);
     const adminUrl = admin === null ? null : await admin.listen();
     const url = await listener.listen();
-    return { url, adminUrl, close: () => stop(listener, flights, config.drainMs, log).then(closeAdapters) };
+    return { url, adminUrl, close: () => stop(listener, leaders, turns, config.drainMs, log).then(closeAdapters) };
   } catch (error) {
     await listener.close();
     await closeAdapters();
@@ -130,7 +135,7 @@ async function look(store: Store, upstreams: ReadonlyMap<string, Upstream>, drai
 }
 
 /** Drains; what is not over in time is settled as it stands, so that followers elsewhere need not wait for the lease. */
-async function stop(listener: Listener, flights: Flights, drainMs: number, log: Logger): Promise<void> {
+async function stop(listener: Listener, leaders: Leaders, turns: Turns, drainMs: number, log: Logger): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
   const overdue = new Promise<'overdue'>((resolve) => {
     timer = setTimeout(resolve, drainMs, 'overdue');
@@ -138,13 +143,14 @@ async function stop(listener: Listener, flights: Flights, drainMs: number, log: 
   // The flights last: a request that was accepted may still begin one.
   const drained = listener
     .drain()
-    .then(() => flights.idle())
+    .then(() => leaders.idle())
     .then(() => 'drained' as const);
   const how = await Promise.race([drained, overdue]);
   clearTimeout(timer);
   if (how === 'overdue') {
-    log.warn({ flights: flights.leadingCount }, 'drain ended before every request did');
-    await flights.stop();
+    log.warn({ flights: leaders.count }, 'drain ended before every request did');
+    turns.stop();
+    await leaders.stop();
   }
   await listener.close();
 }

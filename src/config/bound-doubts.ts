@@ -13,7 +13,8 @@ export function boundDoubts(config: Config, rule: Rule, path: FieldPath, root: L
   if (policy.kind === 'pass') return [];
   const doubts = shortLease(config.store, policy, path);
   const waits = waitOf(policy);
-  if (waits !== null) doubts.push(...longWait(config, rule, waits.waitMs, path, root));
+  // Who is queued may wait for many answers.
+  if (waits !== null && policy.kind !== 'queue') doubts.push(...longWait(config, rule, waits.waitMs, path, root));
   if (policy.kind === 'coalesce') doubts.push(...repeatAfterFlight(config, rule, policy, path));
   return doubts;
 }

@@ -55,6 +55,17 @@ function tooFine(name: string): string {
   return `too fine: many clients make a new ${name} for every attempt${made}, so that a retry has a key of its own`;
 }
 
+/** One queue has one bound for all: what is said here would change with each request. */
+function otherBounds(first: Rule, { policy }: Rule, route: FieldPath, root: Located): Doubt[] {
+  if (first.policy.kind !== 'queue' || policy.kind !== 'queue') return [];
+  if (first.policy.concurrency === policy.concurrency) return [];
+  const written = valueAt(root, [...route, 'concurrency']) !== undefined;
+  const message =
+    `route ${first.name} has ${first.policy.concurrency} under the same scope and here it is ${policy.concurrency}: ` +
+    'the request that came last decides for all of the queue';
+  return [{ path: [...route, written ? 'concurrency' : 'scope'], message }];
+}
+
 /** Rules of different policies that name one scope: whoever wrote them expected one lock. */
 export function scopeDoubts(rules: readonly Rule[], root: Located): Doubt[] {
   const firstOfScope = new Map<string, Rule>();
@@ -63,8 +74,9 @@ export function scopeDoubts(rules: readonly Rule[], root: Located): Doubt[] {
     if (policy.kind === 'pass') return [];
     const first = firstOfScope.get(policy.scope);
     if (first === undefined) firstOfScope.set(policy.scope, rule);
-    if (first === undefined || first.policy.kind === policy.kind) return [];
+    if (first === undefined) return [];
     const route = ['routes', index];
+    if (first.policy.kind === policy.kind) return otherBounds(first, rule, route, root);
     const written = valueAt(root, [...route, 'scope']) !== undefined;
     const message =
       `routes ${first.name} and ${name} share no key under scope ${policy.scope}: the policy is part of the key ` +

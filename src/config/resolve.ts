@@ -8,6 +8,7 @@ import {
   type KeyPart,
   type Match,
   type Policy,
+  type QueuePolicy,
   type RejectPolicy,
   type ReplayPolicy,
   type Rule,
@@ -89,6 +90,7 @@ function policyOf(route: RouteOutput): Policy {
   if (route.policy === 'coalesce') return coalesceOf(route);
   if (route.policy === 'reject') return rejectOf(route);
   if (route.policy === 'replay') return replayOf(route);
+  if (route.policy === 'queue') return queueOf(route);
   return { kind: 'pass' };
 }
 
@@ -147,6 +149,11 @@ function replayOf(route: RouteOf<'replay'>): ReplayPolicy {
     release: [...new Set(route.release)],
     keepContent: typeof keepContent === 'string' ? { kind: keepContent } : { kind: 'members', pointers: keepContent },
   };
+}
+
+function queueOf(route: RouteOf<'queue'>): QueuePolicy {
+  const { concurrency, maxQueue } = route;
+  return { kind: 'queue', ...keyedOf(route), ...waitOf(route.wait), concurrency, maxQueue };
 }
 
 function waitOf(wait: RouteOf<'coalesce'>['wait']) {

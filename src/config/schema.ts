@@ -77,8 +77,8 @@ export const DEFAULT_ADMIN = { host: '127.0.0.1', port: 9090 } as const;
 export const DEFAULT_POLL = '500ms';
 export const DEFAULT_ELECTIONS = 1;
 /** Of the routes with `onUnknown: hold`. */
-export const DEFAULT_UNKNOWN_FOR = { coalesce: '5m', reject: '5m', replay: '24h' } as const;
-export const DEFAULT_ON_UNKNOWN = { coalesce: 'release', reject: 'release', replay: 'hold' } as const;
+export const DEFAULT_UNKNOWN_FOR = { coalesce: '5m', reject: '5m', replay: '24h', queue: '5m' } as const;
+export const DEFAULT_ON_UNKNOWN = { coalesce: 'release', reject: 'release', replay: 'hold', queue: 'release' } as const;
 /**
  * Statuses that say "not done, not now" or "not you": of the caller's credentials, of time and of the connection. A repeat
  * of the request may well be answered otherwise.
@@ -275,11 +275,11 @@ const maxShared = size('1B', '1GiB').default('8MiB').describe('Largest response 
 
 const waitMax = duration('1ms', '1h');
 
-function wait(afterIt: string) {
+function wait(who: string, afterIt: string) {
   return z.union([
     waitMax,
     fields({
-      max: waitMax.default('10s').describe(`Longest time a follower waits; after it, ${afterIt}.`),
+      max: waitMax.default('10s').describe(`Longest time ${who} waits; after it, ${afterIt}.`),
       poll: duration('10ms', '1m').default(DEFAULT_POLL).describe('Interval of the safety re-read of the store.'),
     }),
   ]);
@@ -298,7 +298,7 @@ export const ROUTE_POLICIES = {
     identity: identity
       .default(callerFields)
       .describe('The parts that separate callers; public shares responses across callers.'),
-    wait: wait('504').default('10s').describe('Longest time a follower waits, or { max, poll }.'),
+    wait: wait('a follower', '504').default('10s').describe('Longest time a follower waits, or { max, poll }.'),
     keep: duration('0s', '168h')
       .optional()
       .describe('How long a response answers later duplicates; when left out 5s for unsafe methods, 0s for safe ones.'),
@@ -356,7 +356,7 @@ export const ROUTE_POLICIES = {
     identity: identity
       .default(callerFields)
       .describe('The parts that separate callers; public replays responses across callers.'),
-    wait: wait('409')
+    wait: wait('a repeat', '409')
       .optional()
       .describe('Longest time a repeat waits for the first one, or { max, poll }; when left out it gets 409 at once.'),
     keep: duration('1s', '168h')
@@ -392,6 +392,27 @@ export const ROUTE_POLICIES = {
       .describe('When the store is unreachable: go on inside this process, forward unprotected, or refuse with 503.'),
     onUnknown: onUnknown(DEFAULT_ON_UNKNOWN.replay),
   }),
+  queue: fields({
+    ...routeFields,
+    policy: z.literal('queue').describe('Requests of one key are forwarded one after the other, first come first.'),
+    ...keyedFields,
+    identity: identity
+      .default('public')
+      .describe('The parts that separate callers; public is one queue for all callers.'),
+    wait: wait('a request', '504 with nothing sent')
+      .default('10s')
+      .describe('Longest time a request waits for its turn, or { max, poll }.'),
+    concurrency: wholeNumber('a number of requests', 1, 1_000)
+      .default(1)
+      .describe('How many requests of a key are forwarded at a time.'),
+    maxQueue: wholeNumber('a number of requests', 1, 10_000)
+      .default(100)
+      .describe('How many requests of a key wait, over all gateways; one more is refused with 429.'),
+    onStoreDown: onStoreDown
+      .default('reject')
+      .describe('When the store is unreachable: go on inside this process, forward unprotected, or refuse with 503.'),
+    onUnknown: onUnknown(DEFAULT_ON_UNKNOWN.queue),
+  }),
 };
 
 /** Seconds of `conflict.retryAfter`, or null when they are not whole or out of bounds. */
@@ -401,6 +422,7 @@ export function retryAfterSeconds(value: string | number): number | null {
 }
 
 const unknownPolicyFields = fields({
+  ...ROUTE_POLICIES.queue.shape,
   ...ROUTE_POLICIES.replay.shape,
   ...ROUTE_POLICIES.reject.shape,
   ...ROUTE_POLICIES.coalesce.shape,
@@ -424,6 +446,7 @@ export const configSchema = fields({
         ROUTE_POLICIES.coalesce,
         ROUTE_POLICIES.reject,
         ROUTE_POLICIES.replay,
+        ROUTE_POLICIES.queue,
       ]),
     )
     .default([])

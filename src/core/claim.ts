@@ -85,7 +85,7 @@ export type TakenKey = {
   readonly ageMs: number;
   /** Until the lease passes (in flight), the key is free again (unknown), or the response is no longer kept. */
   readonly leftMs: number;
-  /** Processes that wait for it. */
+  /** Processes that wait for it; of a queue, requests that wait for a turn. */
   readonly waiting: number;
 };
 

@@ -6,7 +6,7 @@
  * no key rather than one it shares.
  *
  * A key holds the policy's kind, its scope, what else makes responses differ where they are given to others (method,
- * range, conditions; a lock of reject is one whatever the method), the caller's identity and the parts. Names of parts
+ * range, conditions; what reject and queue lock is one whatever the method), the caller's identity and the parts. Names of parts
  * are not in it: rules of one scope share their keys by value.
  */
 
@@ -79,7 +79,7 @@ export function keyOf(policy: KeyedPolicy, view: RequestView, secret: string | n
     textElement(DOMAIN),
     textElement(policy.kind),
     textElement(policy.scope),
-    policy.kind === 'reject' ? ABSENT_ELEMENT : selectionElement(view),
+    locksWhateverMethod(policy) ? ABSENT_ELEMENT : selectionElement(view),
     identity === null ? PUBLIC_ELEMENT : groupElement('i', callers),
     groupElement('v', elements),
   ]);
@@ -98,6 +98,11 @@ function compiledKey(policy: KeyedPolicy): CompiledKey {
   };
   compiled.set(policy, fresh);
   return fresh;
+}
+
+/** A resource is locked; where responses are given to others, what asked for them must be the same. */
+function locksWhateverMethod({ kind }: KeyedPolicy): boolean {
+  return kind === 'reject' || kind === 'queue';
 }
 
 /** The method and, for GET and HEAD, what they select. */

@@ -12,6 +12,7 @@ export type ProblemCode =
   | 'key-malformed'
   | 'content-too-large'
   | 'wait-timeout'
+  | 'queue-full'
   | 'not-shareable'
   | 'no-route'
   | 'upstream-unreachable'
@@ -27,8 +28,8 @@ export type ProblemCode =
 /** Why a request of a rule with a policy was forwarded without its protection. */
 export type BypassReason = 'key-missing' | 'key-malformed' | 'store-unavailable' | 'not-shareable';
 
-/** What a request was to its flight. `none`: it had no flight. */
-export type Role = 'leader' | 'follower' | 'none';
+/** What a request was to its flight. `queued`: it waited for its turn to have one; `none`: it had none. */
+export type Role = 'leader' | 'follower' | 'queued' | 'none';
 
 export type Outcome =
   /** Forwarded by a rule without a policy, or by no rule. */

@@ -4,7 +4,14 @@
  */
 
 import type { ClaimResult, FlightRef, Lease, Settlement } from './claim.js';
-import { type CoalescePolicy, isSafe, type KeyedPolicy, keepMsOf, type ReplayPolicy } from './rule.js';
+import {
+  type ClaimPolicy,
+  type CoalescePolicy,
+  isSafe,
+  type KeyedPolicy,
+  keepMsOf,
+  type ReplayPolicy,
+} from './rule.js';
 import type { SharedResponse } from './sharing.js';
 
 /** Why a request is refused by what its key is taken with. */
@@ -25,7 +32,7 @@ export type Decision =
   | { readonly kind: 'refuse'; readonly code: Refusal };
 
 /** Turns the store's answer into what happens. */
-export function decide(policy: KeyedPolicy, claim: ClaimResult): Decision {
+export function decide(policy: ClaimPolicy, claim: ClaimResult): Decision {
   switch (claim.kind) {
     case 'leader':
       return { kind: 'forward', lease: claim.lease };
@@ -48,10 +55,15 @@ export function waits(policy: KeyedPolicy): policy is CoalescePolicy | ReplayPol
   return policy.kind === 'coalesce' || (policy.kind === 'replay' && policy.wait.kind === 'bounded');
 }
 
-/** The longest that a duplicate waits, and the interval of its safety re-read, milliseconds; null: it does not wait. */
+/** The longest that a duplicate, or who is queued, waits, and the interval of its safety re-read, milliseconds; null: it does not wait. */
 export function waitOf(policy: KeyedPolicy): { readonly waitMs: number; readonly pollMs: number } | null {
-  if (policy.kind === 'coalesce') return policy;
+  if (policy.kind === 'coalesce' || policy.kind === 'queue') return policy;
   return policy.kind === 'replay' && policy.wait.kind === 'bounded' ? policy.wait : null;
+}
+
+/** Whether what the upstream answers is given to others; where a resource is locked it never is. */
+export function sharesResponses(policy: KeyedPolicy): policy is CoalescePolicy | ReplayPolicy {
+  return policy.kind === 'coalesce' || policy.kind === 'replay';
 }
 
 /** What a follower does with the settlement of its flight. */
@@ -107,7 +119,11 @@ export function keepMsFor(policy: CoalescePolicy | ReplayPolicy, method: string,
  * Seconds after which a refused duplicate may try again: what is left of the flight by the latency seen on this rule
  * so far, or else by its lease; at least 1, at most the lease.
  */
-export function retryAfterSeconds(leaseMs: number, flight: FlightRef, latencyMs: number | null): number {
+export function retryAfterSeconds(
+  leaseMs: number,
+  flight: Pick<FlightRef, 'ageMs' | 'leaseLeftMs'>,
+  latencyMs: number | null,
+): number {
   const expectedMs =
     latencyMs !== null && latencyMs > flight.ageMs ? latencyMs - flight.ageMs : Math.max(0, flight.leaseLeftMs);
   const mostSeconds = Math.max(1, Math.floor(leaseMs / 1000));

@@ -104,7 +104,21 @@ export type ReplayPolicy = Keyed & {
     | { readonly kind: 'members'; readonly pointers: readonly string[] };
 };
 
-export type KeyedPolicy = CoalescePolicy | RejectPolicy | ReplayPolicy;
+export type QueuePolicy = Keyed & {
+  readonly kind: 'queue';
+  /** The longest a request waits for its turn. */
+  readonly waitMs: number;
+  /** Interval of its safety re-read of the store. */
+  readonly pollMs: number;
+  /** How many requests of a key are forwarded at a time. */
+  readonly concurrency: number;
+  /** How many may wait; with as many the next is refused. */
+  readonly maxQueue: number;
+};
+
+/** Policies by which a duplicate meets the flight that has its key. */
+export type ClaimPolicy = CoalescePolicy | RejectPolicy | ReplayPolicy;
+export type KeyedPolicy = ClaimPolicy | QueuePolicy;
 export type Policy = PassPolicy | KeyedPolicy;
 
 export type Rule = {

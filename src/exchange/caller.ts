@@ -34,7 +34,7 @@ export type Report = {
   readonly status: number;
   readonly requestId: string;
   readonly durationMs: number;
-  /** Time spent waiting for a leader; null for those who did not wait. */
+  /** Time spent waiting for a leader or a turn; null for those who did not wait. */
   readonly waitedMs: number | null;
   readonly policy: string;
 };
@@ -56,7 +56,7 @@ export class Caller {
   /** What a request of the same key must equal to be its duplicate; empty: the key says enough. */
   fingerprint = '';
   role: Role = 'none';
-  /** Monotonic time (ms) since when it waits for the end of a flight, over elections too. */
+  /** Monotonic time (ms) since when it waits for its turn, or for the end of a flight, over elections too. */
   waitingSinceMs: number | null = null;
   readonly #res: ServerResponse;
   readonly #startedMs = performance.now();
@@ -116,6 +116,12 @@ export class Caller {
   get announcesContent(): boolean {
     const { headers } = this.req;
     return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
+  }
+
+  /** Its turn has come: it leads a flight of its own. */
+  hasTurn(): void {
+    this.#endWait();
+    this.role = 'leader';
   }
 
   /** One listener for the client's leaving before its answer is complete. */
@@ -231,9 +237,11 @@ export class Caller {
     this.#res.writeHead(status, WRITABLE_REASON.test(reason) ? reason : (STATUS_CODES[status] ?? ''), all);
     this.#outcome = outcome;
     this.#status = status;
-    if (this.role === 'follower' && this.waitingSinceMs !== null) {
-      this.#waitedMs = performance.now() - this.waitingSinceMs;
-    }
+    if (this.role === 'follower' || this.role === 'queued') this.#endWait();
+  }
+
+  #endWait(): void {
+    if (this.waitingSinceMs !== null) this.#waitedMs ??= performance.now() - this.waitingSinceMs;
   }
 
   /** Only a chunked message has trailers; Node refuses to announce them in any other. */

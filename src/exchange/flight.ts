@@ -7,7 +7,7 @@
 
 import type { FlightRef } from '../core/claim.js';
 import { waitOf } from '../core/policy.js';
-import type { KeyedPolicy } from '../core/rule.js';
+import type { ClaimPolicy } from '../core/rule.js';
 import type { Caller } from './caller.js';
 import type { Leading } from './leading.js';
 
@@ -36,7 +36,7 @@ export class Flight {
   readonly fingerprint: string;
   /** Name of the opener's rule. */
   readonly route: string;
-  readonly policy: KeyedPolicy;
+  readonly policy: ClaimPolicy;
   readonly election: number;
   /** Flight after whose failure this one was opened for election; empty: none. */
   readonly after: string;
@@ -54,7 +54,7 @@ export class Flight {
     id: string,
     fingerprint: string,
     route: string,
-    policy: KeyedPolicy,
+    policy: ClaimPolicy,
     election: number,
     after: string,
     listener: FlightListener,

@@ -10,26 +10,25 @@
 import type { ClaimResult, FlightRef, Lease, Settlement } from '../core/claim.js';
 import type { BypassReason } from '../core/outcome.js';
 import { type Decision, decide, endingOf, type Refusal, retryAfterSeconds, waitOf, waits } from '../core/policy.js';
-import type { KeyedPolicy, RejectPolicy } from '../core/rule.js';
+import type { ClaimPolicy, RejectPolicy } from '../core/rule.js';
 import { variantKey, varyMatches } from '../core/sharing.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 import type { Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
 import { Flight, type FlightListener } from './flight.js';
-import { Leading } from './leading.js';
+import type { Leaders } from './leaders.js';
 import type { ExchangeObserver } from './observer.js';
 import { bypass } from './passing.js';
 
 const PLAIN_CONFLICT = { status: 409, retryAfter: { kind: 'computed' } } as const satisfies RejectPolicy['conflict'];
 /** Only policies with a wait follow; this stands for the interval of one that does not. */
 const WITHOUT_POLL_MS = 500;
-/** Weight of the newest value in the moving average of latencies. */
-const LATENCY_WEIGHT = 0.2;
 
 export type FlightsOptions = {
   readonly store: Store;
   /** The in-process store that `onStoreDown: local` falls back to. */
   readonly local: Store;
+  readonly leaders: Leaders;
   readonly upstreamOf: (name: string) => Upstream;
   readonly observer: ExchangeObserver;
   readonly newFlightId: () => string;
@@ -38,10 +37,6 @@ export type FlightsOptions = {
 export class Flights {
   readonly #options: FlightsOptions;
   readonly #open = new Map<string, Flight>();
-  readonly #leading = new Set<Leading>();
-  /** Moving average of the time for a whole answer, by rule: what `Retry-After` is computed from. Milliseconds. */
-  readonly #latencies = new Map<string, number>();
-  #onIdle: (() => void) | null = null;
   readonly #listener: FlightListener = {
     onExpired: (caller, flight) => this.#onExpired(caller, flight),
     onEmpty: (flight) => this.#onEmpty(flight),
@@ -51,25 +46,12 @@ export class Flights {
     this.#options = options;
   }
 
-  /** Number of upstream calls that this process leads. */
-  get leadingCount(): number {
-    return this.#leading.size;
-  }
-
-  /** Resolves when this process leads no flight: the upstream calls of clients who left are over as well. */
-  idle(): Promise<void> {
-    if (this.#leading.size === 0) return Promise.resolve();
-    return new Promise((resolve) => {
-      this.#onIdle = resolve;
-    });
-  }
-
   /** Takes a request whose key is known: it leads, follows, is answered or refused. */
   arrive(caller: Caller, key: string, election = 0, after = ''): void {
     const there = this.#open.get(key);
     if (there !== undefined && this.#join(there, caller)) return;
     const { fingerprint } = caller;
-    const policy = keyedPolicyOf(caller);
+    const policy = claimPolicyOf(caller);
     const flight = new Flight(
       key,
       this.#options.newFlightId(),
@@ -88,11 +70,6 @@ export class Flights {
       this.#close(flight);
       for (const seeker of flight.takeAll()) seeker.refuse('internal-error');
     });
-  }
-
-  /** Ends every flight that this process leads, for a stop that can wait no longer. */
-  async stop(): Promise<void> {
-    await Promise.allSettled([...this.#leading].map((leading) => leading.stop()));
   }
 
   /** False when the flight cannot be joined any more. */
@@ -174,27 +151,19 @@ export class Flights {
       store.release(lease, { unlessAwaited: false }).catch(() => {});
       return;
     }
-    const leading: Leading = new Leading({
+    const leading = this.#options.leaders.add({
       caller,
-      policy: keyedPolicyOf(caller),
+      policy: claimPolicyOf(caller),
       lease,
       claimedAtMs,
       store,
-      upstream: this.#options.upstreamOf(caller.upstream),
-      observer: this.#options.observer,
       flight: {
         isAwaited: () => flight.awaited,
         election: flight.election,
         close: () => this.#close(flight),
         conclude: (settlement) => this.#conclude(flight, settlement),
-        ended: (latencyMs) => {
-          this.#leading.delete(leading);
-          if (this.#leading.size === 0) this.#onIdle?.();
-          if (latencyMs !== null) this.#learn(caller.route, latencyMs);
-        },
       },
     });
-    this.#leading.add(leading);
     flight.state = { kind: 'leading', leading };
     if (waits(flight.policy)) flight.markFollowers();
     else for (const seeker of flight.takeAll()) this.#refuseDuplicate(seeker, leading.ref);
@@ -238,7 +207,7 @@ export class Flights {
   }
 
   #end(flight: Flight, caller: Caller, settlement: Settlement): void {
-    const policy = keyedPolicyOf(caller);
+    const policy = claimPolicyOf(caller);
     // Nobody can wait for the flight of a policy that refuses duplicates; a kept promise is cheaper than a cast.
     if (!waits(policy)) return caller.refuse('internal-error');
     const ending = endingOf(policy, caller.method, settlement);
@@ -263,7 +232,7 @@ export class Flights {
   }
 
   #replay(caller: Caller, key: string, { response, ageMs, ttlMs }: Decision & { kind: 'replay' }): void {
-    const added = keyedPolicyOf(caller).kind === 'replay' ? replayFields(ttlMs) : [];
+    const added = claimPolicyOf(caller).kind === 'replay' ? replayFields(ttlMs) : [];
     if (varyMatches(response.vary, caller.fields)) caller.give(response, ageMs, { kind: 'hit', ttlMs }, added);
     else this.arrive(caller, variantKey(key, response.vary, caller.fields));
   }
@@ -281,12 +250,12 @@ export class Flights {
   }
 
   #refuseDuplicate(caller: Caller, flight: FlightRef): void {
-    const policy = keyedPolicyOf(caller);
+    const policy = claimPolicyOf(caller);
     const { status, retryAfter } = policy.kind === 'reject' ? policy.conflict : PLAIN_CONFLICT;
     const seconds =
       retryAfter.kind === 'fixed'
         ? retryAfter.seconds
-        : retryAfterSeconds(policy.leaseMs, flight, this.#latencies.get(caller.route) ?? null);
+        : retryAfterSeconds(policy.leaseMs, flight, this.#options.leaders.latencyMsOf(caller.route));
     caller.refuse('in-flight', { status, retryAfterSeconds: seconds });
   }
 
@@ -311,17 +280,13 @@ export class Flights {
   #close(flight: Flight): void {
     if (this.#open.get(flight.key) === flight) this.#open.delete(flight.key);
   }
-
-  #learn(route: string, latencyMs: number): void {
-    const known = this.#latencies.get(route);
-    this.#latencies.set(route, known === undefined ? latencyMs : known + LATENCY_WEIGHT * (latencyMs - known));
-  }
 }
 
 /** The policy of a request that has a key. Only such requests arrive here. */
-function keyedPolicyOf(caller: Caller): KeyedPolicy {
+function claimPolicyOf(caller: Caller): ClaimPolicy {
   const policy = caller.rule?.policy;
-  if (policy === undefined || policy.kind === 'pass') throw new Error('a request without a policy has no flight');
+  if (policy === undefined || policy.kind === 'pass' || policy.kind === 'queue')
+    throw new Error('a request of this policy joins no flight');
   return policy;
 }
 

@@ -1,6 +1,6 @@
 /**
  * One request's life, in order: is it readable in one way only? which rule? what key? who has it? The rest is
- * flights.ts for requests with a key and passing.ts for those without.
+ * flights.ts for requests with a key, turns.ts for those that queue, and passing.ts for those without.
  */
 
 import { fieldLines } from '../core/field-lines.js';
@@ -17,6 +17,7 @@ import { readContent } from './content.js';
 import type { Flights } from './flights.js';
 import type { ExchangeObserver } from './observer.js';
 import { bypass, pass } from './passing.js';
+import type { Turns } from './turns.js';
 
 export type HandleOptions = {
   readonly rules: RuleTable;
@@ -25,6 +26,7 @@ export type HandleOptions = {
   /** Key of the digests (`store.secret`). */
   readonly secret: string | null;
   readonly flights: Flights;
+  readonly turns: Turns;
   readonly upstreamOf: (name: string) => Upstream;
   readonly observer: ExchangeObserver;
 };
@@ -84,7 +86,9 @@ async function keyed(caller: Caller, policy: KeyedPolicy, located: Located, opti
       if (fingerprintNeedsContent(policy) && !(await hasContent(caller, policy))) return;
       caller.fingerprint = fingerprintOf(policy, viewNow(), secret);
     }
-    return options.flights.arrive(caller, key.digest);
+    return policy.kind === 'queue'
+      ? options.turns.arrive(caller, policy, key.digest)
+      : options.flights.arrive(caller, key.digest);
   }
   const reason: ProblemCode & `key-${string}` = key.kind === 'missing' ? 'key-missing' : 'key-malformed';
   // The part is named as the configuration names it; its value is the client's and stays out of every answer and log.

@@ -13,11 +13,11 @@
 
 import { derivedKey, type FlightRef, type Held, type Lease, type Settlement } from '../core/claim.js';
 import { keptContent } from '../core/keep-content.js';
-import { keepMsFor } from '../core/policy.js';
+import { keepMsFor, sharesResponses } from '../core/policy.js';
 import { isSafe, type KeyedPolicy, type ReplayPolicy } from '../core/rule.js';
 import { judge, type SharedResponse, varyDigest } from '../core/sharing.js';
 import { clientFields, contentLengthOf, hasNoContent, withoutField } from '../http/fields.js';
-import type { Store } from '../store/store.js';
+import type { Leases } from '../store/leases.js';
 import type { UpstreamFailure } from '../upstream/failure.js';
 import type { Exchange, ForwardSink, Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
@@ -44,20 +44,20 @@ export interface LedFlight {
   close(): void;
   /** The settlement, for the followers in this process. */
   conclude(settlement: Settlement): void;
-  /** The exchange is over. `latencyMs`: time for the whole answer, null when there was none. */
-  ended(latencyMs: number | null): void;
 }
 
 export type LeadingOptions = {
   readonly caller: Caller;
   readonly policy: KeyedPolicy;
   readonly lease: Lease;
-  readonly store: Store;
+  readonly store: Leases;
   readonly upstream: Upstream;
   readonly flight: LedFlight;
   readonly observer: ExchangeObserver;
   /** Monotonic time (ms) from before the claim was asked for. */
   readonly claimedAtMs: number;
+  /** The exchange is over. `latencyMs`: time for the whole answer, null when there was none. */
+  readonly onEnded: (latencyMs: number | null) => void;
 };
 
 export class Leading implements ForwardSink {
@@ -212,7 +212,7 @@ export class Leading implements ForwardSink {
   /** Decides at the response's fields what is recorded for others. */
   #record(status: number, reason: string, fields: string[]): void {
     const { policy, caller } = this.#options;
-    if (policy.kind === 'reject') return;
+    if (!sharesResponses(policy)) return;
     this.#keepMs = keepMsFor(policy, caller.method, status);
     if (policy.kind === 'replay') return this.#recordReplay(policy, status, reason, fields);
     const verdict = judge(policy, status, fields, this.#expectedBytes);
@@ -355,7 +355,7 @@ export class Leading implements ForwardSink {
     if (this.#over) return;
     this.#over = true;
     this.#options.observer.flights(this.#options.caller.route, -1);
-    this.#options.flight.ended(latencyMs);
+    this.#options.onEnded(latencyMs);
   }
 
   #pause(): void {

@@ -8,7 +8,7 @@
  */
 
 import type { Lease } from '../core/claim.js';
-import type { Store } from '../store/store.js';
+import type { Leases } from '../store/leases.js';
 
 export type LeaseKeeperOptions = {
   /** Monotonic time (ms) from before the claim was asked for. */
@@ -34,13 +34,13 @@ const LEAST_DELAY_MS = 10;
 
 export class LeaseKeeper {
   readonly #lease: Lease;
-  readonly #store: Store;
+  readonly #store: Leases;
   readonly #options: LeaseKeeperOptions;
   #heldUntilMs: number;
   #state: 'keeping' | 'unconfirmed' | 'lost' | 'stopped' = 'keeping';
   #timer: NodeJS.Timeout | null = null;
 
-  constructor(lease: Lease, store: Store, options: LeaseKeeperOptions) {
+  constructor(lease: Lease, store: Leases, options: LeaseKeeperOptions) {
     this.#lease = lease;
     this.#store = store;
     this.#options = options;

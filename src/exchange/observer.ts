@@ -10,6 +10,8 @@ export interface ExchangeObserver {
   unprotected(route: string, reason: BypassReason): void;
   /** A flight began (+1) or ended (-1) in this process. */
   flights(route: string, change: 1 | -1): void;
+  /** A request began (+1) or ended (-1) to wait for its turn in this process. */
+  queued(route: string, change: 1 | -1): void;
   /** A leader lost its lease: another may have run beside it. `key` is the digest. */
   leaseLost(route: string, key: string): void;
   /** A settlement could not be brought to the store within the lease. */

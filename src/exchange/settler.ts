@@ -6,8 +6,9 @@
  */
 
 import type { Held, Lease, Settlement } from '../core/claim.js';
+import { sharesResponses } from '../core/policy.js';
 import type { KeyedPolicy } from '../core/rule.js';
-import type { Store } from '../store/store.js';
+import type { Leases } from '../store/leases.js';
 import type { ExchangeObserver } from './observer.js';
 
 /** Interval at which a settlement that the store did not take is tried again, within the lease. */
@@ -16,7 +17,7 @@ const RETRY_MS = 200;
 export type SettlerOptions = {
   readonly policy: KeyedPolicy;
   readonly lease: Lease;
-  readonly store: Store;
+  readonly store: Leases;
   readonly route: string;
   readonly observer: ExchangeObserver;
 };
@@ -59,7 +60,7 @@ export class Settler {
   #ask(settlement: Settlement, keepMs: number): Promise<Held | 'awaited'> {
     const { policy, store, lease } = this.#options;
     // What nobody waits for and nothing is kept of needs no more than its key to be freed.
-    const plain = policy.kind === 'reject' && (settlement.kind !== 'unknown' || keepMs === 0);
+    const plain = !sharesResponses(policy) && (settlement.kind !== 'unknown' || keepMs === 0);
     return plain ? store.release(lease, { unlessAwaited: false }) : store.complete(lease, settlement, keepMs);
   }
 

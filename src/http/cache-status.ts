@@ -35,6 +35,7 @@ function refused(outcome: Outcome & { kind: 'refused' }): string {
       return `oneflight; fwd=miss; detail=${outcome.code}`;
     case 'follower':
       return `oneflight; fwd=miss; collapsed; detail=${outcome.code}`;
+    case 'queued':
     case 'none':
       return `oneflight; detail=${outcome.code}`;
   }

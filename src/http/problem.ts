@@ -21,7 +21,8 @@ const PROBLEMS: Readonly<Record<ProblemCode, Entry>> = {
   'key-missing': entry(400, 'The request lacks what its key is made of', 'http_request_error'),
   'key-malformed': entry(400, 'The request has a malformed key', 'http_request_error'),
   'content-too-large': entry(413, 'The content is too large to read a key from', 'http_request_error'),
-  'wait-timeout': entry(504, 'The leader did not end within the wait', 'http_response_timeout'),
+  'wait-timeout': entry(504, 'The wait ended before the request had its turn or its answer', 'http_response_timeout'),
+  'queue-full': entry(429, 'Too many requests wait for this resource', 'connection_limit_reached', true),
   'not-shareable': entry(503, "The leader's response is not for this request", 'proxy_internal_response', true),
   'no-route': entry(404, 'No rule matches and nothing else is configured', 'destination_not_found'),
   'upstream-unreachable': entry(502, 'The upstream could not be reached', 'destination_unavailable'),
@@ -55,7 +56,7 @@ const ERROR_TYPES: Readonly<Partial<Record<ProblemCode, string>>> = {
 
 /** What an occurrence knows better than the table. */
 export type ProblemOptions = {
-  /** `in-flight` may be 429. */
+  /** `in-flight` may be 429, `outcome-unknown` is 409 to repeats. */
   readonly status?: number;
   /** A sentence about this occurrence; never a value of the request. */
   readonly detail?: string;

@@ -4,7 +4,8 @@
  */
 
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
-import { type BypassReason, labelOf, type Outcome } from '../core/outcome.js';
+import { type BypassReason, labelOf } from '../core/outcome.js';
+import type { Report } from '../exchange/caller.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 
 const WAIT_BUCKETS_S = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
@@ -38,6 +39,18 @@ export class Metrics {
     ['route'],
     WAIT_BUCKETS_S,
   );
+  readonly #queued = new Gauge({
+    name: 'oneflight_queued_requests',
+    help: 'Requests that wait for their turn in this process now.',
+    labelNames: ['route'],
+    registers: [this.#registry],
+  });
+  readonly #turns = this.#histogram(
+    'queue_wait_seconds',
+    'Time a request waited for its turn, or until it was refused.',
+    ['route'],
+    WAIT_BUCKETS_S,
+  );
   readonly #store = this.#histogram('store_seconds', 'Time the store took to answer.', ['operation'], STORE_BUCKETS_S);
 
   constructor(version: string) {
@@ -59,9 +72,13 @@ export class Metrics {
     return this.#registry.metrics();
   }
 
-  over(route: string, outcome: Outcome, waitedMs: number | null): void {
+  over({ route, policy, outcome, waitedMs }: Report): void {
     this.#requests.inc({ route, outcome: labelOf(outcome) });
-    if (waitedMs !== null) this.#waits.observe({ route }, waitedMs / 1000);
+    if (waitedMs !== null) (policy === 'queue' ? this.#turns : this.#waits).observe({ route }, waitedMs / 1000);
+  }
+
+  queued(route: string, change: 1 | -1): void {
+    this.#queued.inc({ route }, change);
   }
 
   unprotected(route: string, reason: BypassReason): void {
@@ -84,7 +101,7 @@ export class Metrics {
     this.#unsettled.inc({ route });
   }
 
-  /** The same store, measured. Waiting for a settlement is not a question to the store and is not timed. */
+  /** The same store, measured. Waiting for a settlement or a turn is not a question to the store and is not timed. */
   watch(store: Store): Store {
     const timed = async <T>(operation: string, ask: () => Promise<T>): Promise<T> => {
       const stop = this.#store.startTimer({ operation });
@@ -103,6 +120,14 @@ export class Metrics {
       complete: (lease, settlement, keepMs) => timed('complete', () => store.complete(lease, settlement, keepMs)),
       release: (lease, options) => timed('release', () => store.release(lease, options)),
       settled: (flight, options) => store.settled(flight, options),
+      queue: {
+        enter: (request) => timed('enter', () => store.queue.enter(request)),
+        turn: (place, options) => store.queue.turn(place, options),
+        renew: (lease) => timed('renew', () => store.queue.renew(lease)),
+        complete: (lease, settlement, keepMs) =>
+          timed('complete', () => store.queue.complete(lease, settlement, keepMs)),
+        release: (lease, options) => timed('release', () => store.queue.release(lease, options)),
+      },
       settle: (key, as) => timed('settle', () => store.settle(key, as)),
       taken: (options) => timed('taken', () => store.taken(options)),
       ping: () => timed('ping', () => store.ping()),

@@ -14,6 +14,7 @@ export function watchExchange(metrics: Metrics, log: Logger): ExchangeObserver {
     sent: (route) => metrics.sent(route),
     unprotected: (route, reason) => metrics.unprotected(route, reason),
     flights: (route, change) => metrics.flights(route, change),
+    queued: (route, change) => metrics.queued(route, change),
     leaseLost: (route, key) => {
       metrics.leaseLost(route);
       log.warn({ route, key }, 'lease lost: another leader may have run beside this one');
@@ -24,7 +25,7 @@ export function watchExchange(metrics: Metrics, log: Logger): ExchangeObserver {
     },
     failed: (error) => log.error({ err: error }, 'internal error'),
     over: (report) => {
-      metrics.over(report.route, report.outcome, report.waitedMs);
+      metrics.over(report);
       if (!log.isLevelEnabled('info')) return;
       log.info(
         {

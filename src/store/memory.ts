@@ -11,14 +11,9 @@
 import { performance } from 'node:perf_hooks';
 import type { ClaimResult, Ended, FlightRef, Held, Lease, Settlement, TakenKey } from '../core/claim.js';
 import type { SharedResponse } from '../core/sharing.js';
-import {
-  type ClaimRequest,
-  type SettleAs,
-  type SettledOptions,
-  type Store,
-  StoreUnavailable,
-  type TakenOptions,
-} from './store.js';
+import type { WaitOptions } from './leases.js';
+import { MemoryQueue } from './memory-queue.js';
+import { type ClaimRequest, type SettleAs, type Store, StoreUnavailable, type TakenOptions } from './store.js';
 
 export type MemoryStoreOptions = {
   /** Bound of all kept responses together. A response that is larger alone is not kept. */
@@ -84,6 +79,7 @@ const SWEEP_MOST = 1_000;
 const OVERHEAD_BYTES = 512;
 
 export class MemoryStore implements Store {
+  readonly queue: MemoryQueue;
   readonly #maxBytes: number;
   readonly #now: () => number;
   readonly #flights = new Map<string, Flight>();
@@ -106,6 +102,7 @@ export class MemoryStore implements Store {
   constructor(options: MemoryStoreOptions) {
     this.#maxBytes = options.maxMemoryBytes;
     this.#now = options.now ?? (() => performance.now());
+    this.queue = new MemoryQueue(this.#now);
   }
 
   async claim(request: ClaimRequest): Promise<ClaimResult> {
@@ -152,7 +149,7 @@ export class MemoryStore implements Store {
     return 'held';
   }
 
-  async settled(ref: FlightRef, { signal }: SettledOptions): Promise<Settlement> {
+  async settled(ref: FlightRef, { signal }: WaitOptions): Promise<Settlement> {
     this.#assertOpen();
     const flight = this.#flightOf(ref.key, this.#now());
     if (flight === null || flight.origin.flight !== ref.flight) {
@@ -179,7 +176,7 @@ export class MemoryStore implements Store {
     const flight = this.#flightOf(key, now);
     const past = flight === null ? this.#pastOf(key, now) : null;
     const origin = flight?.origin ?? past?.origin;
-    if (origin === undefined) return 'absent';
+    if (origin === undefined) return as.kind === 'free' ? this.queue.free(key) : 'absent';
     if (past !== null) this.#drop(past);
     const ending: Settlement =
       as.kind === 'free'
@@ -195,9 +192,11 @@ export class MemoryStore implements Store {
     this.#assertOpen();
     const now = this.#now();
     const taken: TakenKey[] = [];
-    for (const one of this.#allTaken(now)) {
-      if (taken.length >= limit) break;
-      if (state === 'any' || state === one.state) taken.push(one);
+    for (const all of [this.#allTaken(now), this.queue.taken()]) {
+      for (const one of all) {
+        if (taken.length >= limit) return taken;
+        if (state === 'any' || state === one.state) taken.push(one);
+      }
     }
     return taken;
   }
@@ -213,6 +212,7 @@ export class MemoryStore implements Store {
   async close(): Promise<void> {
     this.#closed = true;
     if (this.#sweeper !== null) clearInterval(this.#sweeper);
+    this.queue.close();
     const reason = new StoreUnavailable('the store is closed');
     for (const flight of this.#flights.values()) {
       for (const caller of takeCallers(flight)) caller.reject(reason);
@@ -398,6 +398,7 @@ export class MemoryStore implements Store {
   #sweep(): void {
     const now = this.#now();
     for (const key of this.#flights.keys()) this.#flightOf(key, now);
+    this.queue.sweep();
     this.#keptSweep.step(now);
     this.#factsSweep.step(now);
     for (const [flight, result] of this.#results) {

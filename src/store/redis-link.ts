@@ -10,6 +10,8 @@
 import { readFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import { Redis } from 'ioredis';
+import type { Held } from '../core/claim.js';
+import { StoreUnavailable } from './store.js';
 
 export type StoreLog = (level: 'info' | 'warn', message: string, fields: { readonly [name: string]: unknown }) => void;
 
@@ -39,6 +41,7 @@ export type ScriptedRedis = Redis & {
   readonly oneflightLookBuffer: Script;
   readonly oneflightLeaveBuffer: Script;
   readonly oneflightSettleBuffer: Script;
+  readonly oneflightQueueBuffer: Script;
 };
 
 const lua = (file: string) => readFileSync(new URL(`./lua/${file}`, import.meta.url), 'utf8');
@@ -51,6 +54,7 @@ const SCRIPTS = {
   oneflightLook: { lua: lua('look.lua'), numberOfKeys: 2 },
   oneflightLeave: { lua: lua('leave.lua'), numberOfKeys: 1 },
   oneflightSettle: { lua: lua('settle.lua'), numberOfKeys: 2 },
+  oneflightQueue: { lua: lua('queue.lua'), numberOfKeys: 3 },
 };
 
 /** From 20 ms, doubled up to 1 s, the upper half of it at random: a fleet does not come back in step. */
@@ -106,6 +110,20 @@ function within<T>(promise: Promise<T>, ms: number): Promise<T> {
       },
     );
   });
+}
+
+/** The answer's value; `StoreUnavailable` when there is none. */
+export function answered<T>(answer: Answer<T>): T {
+  if (answer.kind === 'answered') return answer.value;
+  const { cause } = answer;
+  throw new StoreUnavailable(`store unavailable: ${cause instanceof Error ? cause.message : cause}`, { cause });
+}
+
+/** What a script says that compares a lease. "Lost" on a repeated question may be the work of the first try: then nobody can say. */
+export function heldOrLost(answer: Answer<unknown>): Held {
+  if (answered(answer) === 1) return 'held';
+  if (answer.kind === 'answered' && answer.repeated) throw new StoreUnavailable('the answer of the store was lost');
+  return 'lost';
 }
 
 /** A server that answered with an error did not execute the script: ours write only what cannot fail half-way. */

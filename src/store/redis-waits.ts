@@ -12,8 +12,8 @@
 import { performance } from 'node:perf_hooks';
 import type { FlightRef, Settlement } from '../core/claim.js';
 import { decodeSettlement } from './codec.js';
+import type { WaitOptions } from './leases.js';
 import type { StoreLog } from './redis-link.js';
-import type { SettledOptions } from './store.js';
 
 /** What a re-read answers; null: the store did not. */
 export type Looked =
@@ -110,7 +110,7 @@ export class Waits {
     if (wait !== undefined) this.#take(wait, push);
   }
 
-  settled(flight: FlightRef, { pollMs, signal }: SettledOptions): Promise<Settlement> {
+  settled(flight: FlightRef, { pollMs, signal }: WaitOptions): Promise<Settlement> {
     const registered = this.#registered.get(flight.flight);
     if (registered !== undefined) registered.uncollected = Math.max(0, registered.uncollected - 1);
     if (signal.aborted) {

@@ -2,8 +2,9 @@
  * The store in Redis (6.2 and later, or Valkey).
  *
  * Layout: `<prefix>:{<key>}` is the key's record, `<prefix>:{<key>}:r:<flight>` a flight's result and
- * `<prefix>:{<key>}:e:<flight>` the mark of the election after it, of one hash slot;
- * `<prefix>:p:<process>` is the channel of a process. What the record holds, claim.lua says.
+ * `<prefix>:{<key>}:e:<flight>` the mark of the election after it; `<prefix>:{<key>}:q` and `<prefix>:{<key>}:w` are the
+ * turns and the places of a queue; all of one hash slot. `<prefix>:p:<process>` is the channel of a process. What the
+ * record holds, claim.lua says; of queues, queue.lua and redis-queue.ts.
  *
  * Invariants: each question is one script, so each answer is atomic; all times are the server's; a claim of which the
  * answer was lost is owed a release, paid by token as soon as the server answers, so that no key stays locked by nobody.
@@ -12,17 +13,13 @@
 import type { ClaimResult, FlightRef, Held, Lease, Settlement, TakenKey } from '../core/claim.js';
 import { newFlightId } from '../core/claim.js';
 import { decodeSettlement, encodeSettlement } from './codec.js';
-import { type Answer, RedisLink, type ScriptedRedis, type StoreLog } from './redis-link.js';
+import type { WaitOptions } from './leases.js';
+import { type Answer, answered, heldOrLost, RedisLink, type ScriptedRedis, type StoreLog } from './redis-link.js';
+import { Owed } from './redis-owed.js';
+import { RedisQueue } from './redis-queue.js';
 import { recordPattern, takenAmong } from './redis-taken.js';
 import { type Looked, Waits } from './redis-waits.js';
-import {
-  type ClaimRequest,
-  type SettleAs,
-  type SettledOptions,
-  type Store,
-  StoreUnavailable,
-  type TakenOptions,
-} from './store.js';
+import { type ClaimRequest, type SettleAs, type Store, StoreUnavailable, type TakenOptions } from './store.js';
 
 export type RedisStoreOptions = {
   /** `redis://` or `rediss://`, with user, password and database as usual. */
@@ -47,10 +44,6 @@ const ELECTION_MS = 120_000;
 const INLINE_BYTES = 16 * 1024;
 /** How long a claim that was given up may be under way and still be turned away. */
 const BAR_MS = 60_000;
-/** The most releases that are owed; with more, the oldest keys wait for their lease to pass. */
-const OWED_MOST = 10_000;
-const OWED_AT_ONCE = 100;
-const OWED_RETRY_MS = 500;
 /** The slowest transfer that a large frame is given time for. */
 const BYTES_PER_MS = 8 * 1024;
 /** Time to fetch a frame of unknown size. */
@@ -74,15 +67,14 @@ export class RedisStore implements Store {
   /** Bytes of large frames under way: each is given the time that all of them take. */
   #bulkBytes = 0;
   readonly #waits: Waits;
-  /** Flight → key of claims that may have been executed without an answer, and of releases that were not answered. */
-  readonly #owed = new Map<string, string>();
+  readonly queue: RedisQueue;
+  /** Claims that may have been executed without an answer, and releases that were not answered. */
+  readonly #owed = new Owed();
   /** Numbers the questions that may register this process as a waiter, in the order in which they are sent. */
   #registration = 0;
-  #paying = false;
   #checking = false;
   #closed = false;
   #subscribing: Promise<void> = Promise.resolve();
-  #payTimer: NodeJS.Timeout | null = null;
 
   constructor(options: RedisStoreOptions) {
     this.#prefix = options.prefix ?? 'oneflight';
@@ -116,13 +108,23 @@ export class RedisStore implements Store {
       },
       () => this.#waits.deaf(),
     );
-    this.#pushes.client.on('messageBuffer', (_channel: Buffer, message: Buffer) => this.#waits.push(message));
+    this.#pushes.client.on('messageBuffer', (_channel: Buffer, message: Buffer) => {
+      if (!this.queue.push(message)) this.#waits.push(message);
+    });
+    this.queue = new RedisQueue({
+      ask: (run) => this.#commands.ask(run, this.#timeoutMs),
+      owed: this.#owed,
+      recordOf: (key) => this.#record(key),
+      barOf: (key, flight) => this.#result(key, flight),
+      channels: this.#channel(''),
+      process: this.#process,
+    });
   }
 
   async claim(request: ClaimRequest): Promise<ClaimResult> {
     const { key, flight, leaseMs, election, join } = request;
     // Asked again, so it is wanted again.
-    this.#owed.delete(flight);
+    this.#owed.cancel(flight);
     let registration = 0;
     const answer = await this.#commands.ask((client) => {
       registration = this.#nextRegistration();
@@ -211,7 +213,7 @@ export class RedisStore implements Store {
       );
     const small = frame.length <= INLINE_BYTES;
     const answer = await (small ? this.#commands.ask(run, this.#timeoutMs) : this.#askBulk(run, frame.length));
-    return ended(answer);
+    return heldOrLost(answer);
   }
 
   async release(
@@ -225,10 +227,10 @@ export class RedisStore implements Store {
     // Nobody will ask again. Only a flight that may have waiters is left to its lease: to end it is the caller's choice.
     if (answer.kind !== 'answered' && !options.unlessAwaited) this.#owe(key, flight);
     if (answer.kind === 'answered' && answer.value === 2) return 'awaited';
-    return ended(answer);
+    return heldOrLost(answer);
   }
 
-  settled(flight: FlightRef, options: SettledOptions): Promise<Settlement> {
+  settled(flight: FlightRef, options: WaitOptions): Promise<Settlement> {
     if (this.#closed) return Promise.reject(new StoreUnavailable('the store is closed'));
     return this.#waits.settled(flight, options);
   }
@@ -241,7 +243,7 @@ export class RedisStore implements Store {
       const flight = answered(
         await this.#commands.ask((client) => client.hget(this.#record(key), 'f'), this.#timeoutMs),
       );
-      if (flight === null) return 'absent';
+      if (flight === null) return as.kind === 'free' ? this.queue.free(key) : 'absent';
       const answer = await this.#commands.ask(
         (client) =>
           client.oneflightSettleBuffer(
@@ -272,16 +274,14 @@ export class RedisStore implements Store {
         (client) => client.scan(cursor, 'MATCH', recordPattern(this.#prefix), 'COUNT', SCAN_COUNT, 'TYPE', 'hash'),
         this.#timeoutMs,
       );
-      const [next, records] = answered(scanned);
+      const [next, hashes] = answered(scanned);
       cursor = next;
-      if (records.length === 0) continue;
-      const keys = records.map((record) => record.slice(this.#record('').length - 1, -1));
-      const some = answered(
-        await this.#commands.ask((client) => takenAmong(client, keys, (key) => this.#record(key)), this.#timeoutMs),
-      );
+      if (hashes.length === 0) continue;
+      const start = this.#record('').slice(0, -1);
+      const some = answered(await this.#commands.ask((client) => takenAmong(client, hashes, start), this.#timeoutMs));
       for (const taken of some) {
         if (found.size >= limit) break;
-        if (state === 'any' || state === taken.state) found.set(taken.key, taken);
+        if (state === 'any' || state === taken.state) found.set(`${taken.key} ${taken.flight}`, taken);
       }
     } while (cursor !== '0' && found.size < limit);
     return [...found.values()];
@@ -302,7 +302,8 @@ export class RedisStore implements Store {
 
   async close(): Promise<void> {
     this.#closed = true;
-    if (this.#payTimer !== null) clearTimeout(this.#payTimer);
+    this.#owed.close();
+    this.queue.close();
     this.#waits.close(new StoreUnavailable('the store is closed'));
     this.#commands.close();
     this.#bulk.close();
@@ -318,8 +319,12 @@ export class RedisStore implements Store {
 
   async #subscribe(): Promise<void> {
     const answer = await this.#pushes.ask((client) => client.subscribe(this.#channel(this.#process)), this.#timeoutMs);
-    if (answer.kind === 'answered') this.#waits.listening();
-    else if (!this.#closed) this.#pushes.drop();
+    if (answer.kind === 'answered') {
+      this.#waits.listening();
+      this.queue.listening();
+    } else if (!this.#closed) {
+      this.#pushes.drop();
+    }
   }
 
   /** A push was missed: is the line that brings them dead without having said so? */
@@ -376,47 +381,18 @@ export class RedisStore implements Store {
   }
 
   #connected(): void {
-    void this.#payOwed();
+    void this.#owed.payAll();
     void this.#warnOfEviction();
   }
 
   #owe(key: string, flight: string): void {
-    if (this.#owed.size >= OWED_MOST) {
-      for (const oldest of this.#owed.keys()) {
-        this.#owed.delete(oldest);
-        break;
-      }
-    }
-    this.#owed.set(flight, key);
-    void this.#payOwed();
-  }
-
-  async #payOwed(): Promise<void> {
-    if (this.#paying) return;
-    this.#paying = true;
-    let paid = true;
-    while (paid && this.#owed.size > 0 && !this.#closed) {
-      const some = [...this.#owed].slice(0, OWED_AT_ONCE);
-      const each = await Promise.all(some.map(([flight, key]) => this.#pay(flight, key)));
-      paid = each.every(Boolean);
-    }
-    this.#paying = false;
-    if (!paid && this.#payTimer === null && !this.#closed) {
-      this.#payTimer = setTimeout(() => {
-        this.#payTimer = null;
-        void this.#payOwed();
-      }, OWED_RETRY_MS).unref();
-    }
-  }
-
-  async #pay(flight: string, key: string): Promise<boolean> {
-    const answer = await this.#commands.ask(
-      (client) => this.#releaseBy(client, key, flight, '', false, BAR_MS),
-      this.#timeoutMs,
-    );
-    if (answer.kind !== 'answered') return false;
-    this.#owed.delete(flight);
-    return true;
+    this.#owed.owe(flight, async () => {
+      const answer = await this.#commands.ask(
+        (client) => this.#releaseBy(client, key, flight, '', false, BAR_MS),
+        this.#timeoutMs,
+      );
+      return answer.kind === 'answered';
+    });
   }
 
   #releaseBy(
@@ -459,19 +435,6 @@ export class RedisStore implements Store {
   #channel(process: string): string {
     return `${this.#prefix}:p:${process}`;
   }
-}
-
-function answered<T>(answer: Answer<T>): T {
-  if (answer.kind === 'answered') return answer.value;
-  const { cause } = answer;
-  throw new StoreUnavailable(`store unavailable: ${cause instanceof Error ? cause.message : cause}`, { cause });
-}
-
-/** "Lost" on a repeated question may be the work of the first try: then nobody can say. */
-function ended(answer: Answer<unknown>): Held {
-  if (answered(answer) === 1) return 'held';
-  if (answer.kind === 'answered' && answer.repeated) throw new StoreUnavailable('the answer of the store was lost');
-  return 'lost';
 }
 
 function wholeMs(ms: number): number {

@@ -22,8 +22,10 @@
  * - Fences grow: a later leader of a key has a larger fence than every earlier one.
  */
 
-import type { ClaimResult, FlightRef, Held, Lease, Settlement, TakenKey } from '../core/claim.js';
+import type { ClaimResult, FlightRef, Settlement, TakenKey } from '../core/claim.js';
 import type { SharedResponse } from '../core/sharing.js';
+import type { Leases, WaitOptions } from './leases.js';
+import type { Queue } from './queue.js';
 
 export type ClaimRequest = {
   readonly key: string;
@@ -47,13 +49,6 @@ export type ClaimRequest = {
   readonly join: boolean;
 };
 
-export type SettledOptions = {
-  /** Interval of the safety re-read. */
-  readonly pollMs: number;
-  /** Ends the wait: the promise then rejects with the signal's reason. */
-  readonly signal: AbortSignal;
-};
-
 /** An operator's word on what has a key. */
 export type SettleAs =
   | { readonly kind: 'free' }
@@ -61,34 +56,27 @@ export type SettleAs =
 
 export type TakenOptions = { readonly state: TakenKey['state'] | 'any'; readonly limit: number };
 
-export interface Store {
+export interface Store extends Leases {
   /** Asks, atomically, who has the key. */
   claim(request: ClaimRequest): Promise<ClaimResult>;
-  /** Extends the lease to `lease.leaseMs` from now. */
-  renew(lease: Lease): Promise<Held>;
-  /**
-   * Ends the flight and tells its followers in every process. With `keepMs` above 0 a `response`, a `not-kept` or an
-   * `unknown` answers claims for that long; otherwise the key is free at once.
-   */
-  complete(lease: Lease, settlement: Settlement, keepMs: number): Promise<Held>;
-  /**
-   * Frees the key of a flight of which nothing is to be shared. Followers in other processes, should there be any,
-   * learn `failed`. With `unlessAwaited`, a flight that is awaited, as said above, is left alone and `awaited` is the
-   * answer; asked again after everybody has left, it is freed.
-   */
-  release(lease: Lease, options: { readonly unlessAwaited: boolean }): Promise<Held | 'awaited'>;
   /**
    * Waits for the end of a flight that a claim with `join` answered as `follower`. Survives outages of the store;
    * ends by settlement or by the signal only. Owed once for each such claim: until then the flight is awaited. Who does
    * not want to wait any more calls it with a signal that is aborted already.
    */
-  settled(flight: FlightRef, options: SettledOptions): Promise<Settlement>;
+  settled(flight: FlightRef, options: WaitOptions): Promise<Settlement>;
+  /** The keys for which requests take turns, each forwarded on its own. No key is both claimed and queued for. */
+  readonly queue: Queue;
   /**
    * Ends whatever has the key, by an operator's word: frees it, or keeps the response for `keepMs`. A leader that is
-   * still at work has lost its lease by it; followers learn the settlement (`failed` when freed).
+   * still at work has lost its lease by it; followers learn the settlement (`failed` when freed). Of a queue's turns those
+   * whose outcome is unknown are freed, or all when there are none; a response cannot be kept there (`absent`).
    */
   settle(key: string, as: SettleAs): Promise<'settled' | 'absent'>;
-  /** The keys that are taken now, at most `limit` of them, in no order. For operators: it may walk the whole store. */
+  /**
+   * The keys that are taken now, at most `limit` of them, in no order; of a queue each turn. For operators: it may walk
+   * the whole store.
+   */
   taken(options: TakenOptions): Promise<TakenKey[]>;
   /** Resolves when the store answers, rejects with `StoreUnavailable` when it does not. */
   ping(): Promise<void>;

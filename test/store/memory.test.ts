@@ -1,15 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { MemoryStore } from '../../src/store/memory.js';
-import { claim, follow, lead, newKey, responseWith, settled, storeContract } from './contract.js';
+import { claim, follow, lead, newKey, responseWith, type StoreFactory, settled, storeContract } from './contract.js';
+import { queueContract } from './queue-contract.js';
 
 /** One process is all that this store serves: its "processes" are one and the same. */
-storeContract('memory', async (test, count) => {
+const factory: StoreFactory = async (test, count) => {
   const store = new MemoryStore({ maxMemoryBytes: 64 * 1024 * 1024 });
   await store.open();
   test.teardown(() => store.close());
   return Array.from({ length: count }, () => store);
-});
+};
+
+storeContract('memory', factory);
+queueContract('memory', factory);
 
 function withClock(maxMemoryBytes: number) {
   const clock = { ms: 1_000 };

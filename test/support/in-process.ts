@@ -6,7 +6,9 @@ import type { Rule } from '../../src/core/rule.js';
 import type { Report } from '../../src/exchange/caller.js';
 import { Flights } from '../../src/exchange/flights.js';
 import { handle } from '../../src/exchange/handle.js';
+import { Leaders } from '../../src/exchange/leaders.js';
 import type { ExchangeObserver } from '../../src/exchange/observer.js';
+import { Turns } from '../../src/exchange/turns.js';
 import { Listener } from '../../src/server/listener.js';
 import { compilePeers } from '../../src/server/peers.js';
 import { MemoryStore } from '../../src/store/memory.js';
@@ -52,6 +54,7 @@ export async function startInProcess(
     flights: (_route, change) => {
       counts.inProgress += change;
     },
+    queued: () => {},
     leaseLost: () => counts.lost++,
     unsettled: () => counts.unsettled++,
     over: (report) => reports.push(report),
@@ -59,7 +62,9 @@ export async function startInProcess(
   };
   const local = new MemoryStore({ maxMemoryBytes: 1_048_576 });
   const upstreamOf = () => upstream;
-  const flights = new Flights({ store: options.store, local, upstreamOf, observer, newFlightId });
+  const leaders = new Leaders({ upstreamOf, observer });
+  const flights = new Flights({ store: options.store, local, leaders, upstreamOf, observer, newFlightId });
+  const turns = new Turns({ store: options.store, local, leaders, upstreamOf, observer });
   const rules = compileRules(options.rules);
   const listener = new Listener({
     host: '127.0.0.1',
@@ -67,7 +72,7 @@ export async function startInProcess(
     peerOf: compilePeers([]),
     handle: (caller) => {
       counts.arrived++;
-      handle(caller, { rules, unmatched: null, secret: null, flights, upstreamOf, observer });
+      handle(caller, { rules, unmatched: null, secret: null, flights, turns, upstreamOf, observer });
     },
     over: observer.over,
   });
@@ -101,6 +106,7 @@ export function storeWith(changes: (real: MemoryStore) => Partial<Store>): Store
     complete: (lease, settlement, keepMs) => real.complete(lease, settlement, keepMs),
     release: (lease, options) => real.release(lease, options),
     settled: (flight, options) => real.settled(flight, options),
+    queue: real.queue,
     settle: (key, as) => real.settle(key, as),
     taken: (options) => real.taken(options),
     ping: () => real.ping(),

@@ -1,0 +1,73 @@
+/**
+ * The flights that this process leads, whatever rule they are of: to be waited for, or ended, when the process stops, and
+ * how long their answers took.
+ */
+
+import type { Upstream } from '../upstream/upstream.js';
+import { Leading, type LeadingOptions } from './leading.js';
+import type { ExchangeObserver } from './observer.js';
+
+/** Weight of the newest value in the moving average of latencies. */
+const LATENCY_WEIGHT = 0.2;
+
+export type LeadersOptions = {
+  readonly upstreamOf: (name: string) => Upstream;
+  readonly observer: ExchangeObserver;
+};
+
+export class Leaders {
+  readonly #options: LeadersOptions;
+  readonly #all = new Set<Leading>();
+  /** Moving average of the time for a whole answer, by rule: what `Retry-After` is computed from. Milliseconds. */
+  readonly #latencies = new Map<string, number>();
+  #onIdle: (() => void) | null = null;
+
+  constructor(options: LeadersOptions) {
+    this.#options = options;
+  }
+
+  /** Number of upstream calls that this process leads. */
+  get count(): number {
+    return this.#all.size;
+  }
+
+  /** Makes the leader of a flight; it is to be started. */
+  add(options: Omit<LeadingOptions, 'upstream' | 'observer' | 'onEnded'>): Leading {
+    const { route, upstream } = options.caller;
+    const leading: Leading = new Leading({
+      ...options,
+      upstream: this.#options.upstreamOf(upstream),
+      observer: this.#options.observer,
+      onEnded: (latencyMs) => {
+        this.#all.delete(leading);
+        if (this.#all.size === 0) this.#onIdle?.();
+        if (latencyMs !== null) this.#learn(route, latencyMs);
+      },
+    });
+    this.#all.add(leading);
+    return leading;
+  }
+
+  /** Mean time for a whole answer by a rule, ms; null before the first. */
+  latencyMsOf(route: string): number | null {
+    return this.#latencies.get(route) ?? null;
+  }
+
+  /** Resolves when this process leads no flight: the upstream calls of clients who left are over as well. */
+  idle(): Promise<void> {
+    if (this.#all.size === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#onIdle = resolve;
+    });
+  }
+
+  /** Ends every flight that this process leads, for a stop that can wait no longer. */
+  async stop(): Promise<void> {
+    await Promise.allSettled([...this.#all].map((leading) => leading.stop()));
+  }
+
+  #learn(route: string, latencyMs: number): void {
+    const known = this.#latencies.get(route);
+    this.#latencies.set(route, known === undefined ? latencyMs : known + LATENCY_WEIGHT * (latencyMs - known));
+  }
+}

@@ -1,0 +1,128 @@
+/**
+ * The requests that take turns (`policy: queue`): each has a place in the queue of its key, in all processes together,
+ * and is forwarded on its own when its turn has come.
+ *
+ * Invariants: nothing is sent without the turn; whoever stops waiting, by its leaving, its deadline or the end of the
+ * process, gives up its place at once; a turn that comes for somebody who is gone is given back unused.
+ */
+
+import { newFlightId } from '../core/claim.js';
+import { retryAfterSeconds } from '../core/policy.js';
+import type { QueuePolicy } from '../core/rule.js';
+import type { Entered, NoTurn, Turn } from '../store/queue.js';
+import { type Store, StoreUnavailable } from '../store/store.js';
+import type { Upstream } from '../upstream/upstream.js';
+import type { Caller } from './caller.js';
+import type { Leaders } from './leaders.js';
+import type { LedFlight } from './leading.js';
+import type { ExchangeObserver } from './observer.js';
+import { bypass } from './passing.js';
+
+export type TurnsOptions = {
+  readonly store: Store;
+  /** The in-process store that `onStoreDown: local` falls back to. */
+  readonly local: Store;
+  readonly leaders: Leaders;
+  readonly upstreamOf: (name: string) => Upstream;
+  readonly observer: ExchangeObserver;
+};
+
+/** Its leader has it alone: nobody joins, and nobody is told how it ended. */
+const ALONE: LedFlight = { election: 0, isAwaited: () => false, close: () => {}, conclude: () => {} };
+
+export class Turns {
+  readonly #options: TurnsOptions;
+  /** Those who wait, and what ends their wait. */
+  readonly #waiting = new Map<Caller, AbortController>();
+
+  constructor(options: TurnsOptions) {
+    this.#options = options;
+  }
+
+  /** Takes a request whose key is known: it leads at once, waits for its turn, or is refused. */
+  async arrive(caller: Caller, policy: QueuePolicy, key: string): Promise<void> {
+    const { store, local } = this.#options;
+    caller.waitingSinceMs = performance.now();
+    const { leaseMs, unknownForMs: holdMs, concurrency, maxQueue } = policy;
+    const request = { key, flight: newFlightId(), leaseMs, holdMs, route: caller.route, concurrency, maxQueue };
+    let { queue } = store;
+    let entered: Entered;
+    try {
+      entered = await queue.enter(request);
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error;
+      if (policy.onStoreDown === 'pass') return this.#bypass(caller);
+      if (policy.onStoreDown === 'reject') return caller.refuse('store-unavailable');
+      queue = local.queue;
+      entered = await queue.enter(request);
+    }
+    const result = entered.kind === 'queued' ? await this.#wait(caller, policy, queue, entered.place) : entered;
+    if (result === null) return;
+    if (result.kind === 'turn') this.#lead(caller, policy, queue, result);
+    else this.#refuse(caller, policy, result);
+  }
+
+  /** Ends every wait, for a stop that can wait no longer. */
+  stop(): void {
+    for (const [caller, wait] of this.#waiting) {
+      wait.abort();
+      caller.refuse('draining');
+    }
+  }
+
+  /** Waits for the turn of a place; null when the request is over without one. */
+  async #wait(
+    caller: Caller,
+    policy: QueuePolicy,
+    queue: Store['queue'],
+    place: (Entered & { kind: 'queued' })['place'],
+  ): Promise<Turn | NoTurn | null> {
+    const { observer } = this.#options;
+    const wait = new AbortController();
+    caller.role = 'queued';
+    caller.whenLeft(() => wait.abort());
+    if (caller.gone) wait.abort();
+    const leftMs = (caller.waitingSinceMs as number) + policy.waitMs - performance.now();
+    const timer = setTimeout(
+      () => {
+        wait.abort();
+        caller.refuse('wait-timeout');
+      },
+      Math.max(0, leftMs),
+    );
+    this.#waiting.set(caller, wait);
+    observer.queued(caller.route, 1);
+    try {
+      return await queue.turn(place, { pollMs: policy.pollMs, signal: wait.signal });
+    } catch (error) {
+      // Given up by the signal, or the store was closed under the wait: no turn will come.
+      if (!wait.signal.aborted && !(error instanceof StoreUnavailable)) throw error;
+      if (!caller.begun) caller.refuse('store-unavailable');
+      return null;
+    } finally {
+      clearTimeout(timer);
+      this.#waiting.delete(caller);
+      observer.queued(caller.route, -1);
+    }
+  }
+
+  #lead(caller: Caller, policy: QueuePolicy, store: Store['queue'], { lease, claimedAtMs }: Turn): void {
+    if (caller.gone || caller.begun) {
+      // Nothing was sent: the turn is the next one's at once.
+      store.release(lease, { unlessAwaited: false }).catch(() => {});
+      return;
+    }
+    caller.hasTurn();
+    this.#options.leaders.add({ caller, policy, lease, claimedAtMs, store, flight: ALONE }).start();
+  }
+
+  #refuse(caller: Caller, policy: QueuePolicy, result: NoTurn): void {
+    if (result.kind === 'unknown') return caller.refuse('outcome-unknown', { status: 409 });
+    const latencyMs = this.#options.leaders.latencyMsOf(caller.route);
+    caller.refuse('queue-full', { retryAfterSeconds: retryAfterSeconds(policy.leaseMs, result, latencyMs) });
+  }
+
+  #bypass(caller: Caller): void {
+    bypass(caller, this.#options.upstreamOf(caller.upstream), 'store-unavailable', this.#options.observer);
+  }
+}
