@@ -9,7 +9,7 @@
 import { newFlightId } from '../core/claim.js';
 import { retryAfterSeconds } from '../core/policy.js';
 import type { QueuePolicy } from '../core/rule.js';
-import type { Entered, NoTurn, Turn } from '../store/queue.js';
+import type { Entered, NoTurn, PlaceRequest, Turn } from '../store/queue.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 import type { Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
@@ -42,7 +42,7 @@ export class Turns {
   /** Takes a request whose key is known: it leads at once, waits for its turn, or is refused. */
   async arrive(caller: Caller, policy: QueuePolicy, key: string): Promise<void> {
     const { store, local } = this.#options;
-    caller.waitingSinceMs = performance.now();
+    const arrivedAtMs = performance.now();
     const { leaseMs, unknownForMs: holdMs, concurrency, maxQueue } = policy;
     const request = { key, flight: newFlightId(), leaseMs, holdMs, route: caller.route, concurrency, maxQueue };
     let { queue } = store;
@@ -56,7 +56,8 @@ export class Turns {
       queue = local.queue;
       entered = await queue.enter(request);
     }
-    const result = entered.kind === 'queued' ? await this.#wait(caller, policy, queue, entered.place) : entered;
+    const result =
+      entered.kind === 'queued' ? await this.#wait(caller, policy, queue, entered.place, arrivedAtMs) : entered;
     if (result === null) return;
     if (result.kind === 'turn') this.#lead(caller, policy, queue, result);
     else this.#refuse(caller, policy, result);
@@ -75,14 +76,16 @@ export class Turns {
     caller: Caller,
     policy: QueuePolicy,
     queue: Store['queue'],
-    place: (Entered & { kind: 'queued' })['place'],
+    place: PlaceRequest,
+    arrivedAtMs: number,
   ): Promise<Turn | NoTurn | null> {
     const { observer } = this.#options;
     const wait = new AbortController();
     caller.role = 'queued';
+    caller.waitingSinceMs = arrivedAtMs;
     caller.whenLeft(() => wait.abort());
     if (caller.gone) wait.abort();
-    const leftMs = (caller.waitingSinceMs as number) + policy.waitMs - performance.now();
+    const leftMs = arrivedAtMs + policy.waitMs - performance.now();
     const timer = setTimeout(
       () => {
         wait.abort();

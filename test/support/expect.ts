@@ -20,6 +20,7 @@ const STATUS: Readonly<Record<string, readonly number[]>> = {
   'key-malformed': [400],
   'content-too-large': [413],
   'wait-timeout': [504],
+  'queue-full': [429],
   'not-shareable': [503],
   'no-route': [404],
   'upstream-unreachable': [502],
@@ -33,6 +34,7 @@ const STATUS: Readonly<Record<string, readonly number[]>> = {
   overloaded: [503],
 };
 const WITH_RETRY_AFTER: readonly string[] = [
+  'queue-full',
   'in-flight',
   'not-shareable',
   'leader-failed',
