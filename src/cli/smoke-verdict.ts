@@ -17,11 +17,16 @@ export type KeyedRule = Rule & { readonly policy: KeyedPolicy };
 
 /** What the gateway did with a request, by its `Cache-Status` (RFC 9211) and its problem code (RFC 9457). */
 type Role =
-  | { readonly kind: 'leader' | 'follower' | 'kept' | 'in-flight' | 'unmatched' }
+  | { readonly kind: 'leader' | 'queued' | 'follower' | 'kept' | 'in-flight' | 'unmatched' }
   | { readonly kind: 'bypass' | 'problem'; readonly detail: string };
 
 /** Problems that only a request which met somebody else's flight can get. */
-const FOLLOWER_PROBLEMS: ReadonlySet<string> = new Set(['wait-timeout', 'leader-failed', 'not-shareable']);
+const FOLLOWER_PROBLEMS: ReadonlySet<string> = new Set([
+  'wait-timeout',
+  'queue-full',
+  'leader-failed',
+  'not-shareable',
+]);
 
 /** One request alone: the rule must apply to it. */
 export function judgeAlone(rule: KeyedRule, answer: Answer): Verdict {
@@ -38,6 +43,7 @@ export function judgeSame(rule: KeyedRule, pair: Pair, differing: readonly KeyPa
   if (trouble !== undefined && trouble !== null) return trouble;
   const count = (kind: Role['kind']): number => roles.filter((role) => role.kind === kind).length;
   if (count('leader') === 2) return judgeTwoLeaders(rule, pair, differing);
+  if (rule.policy.kind === 'queue') return judgeQueued(roles);
   if (rule.policy.kind === 'reject') return judgeRejected(rule.policy.conflict.status, pair, count('leader') === 1);
   if (!isEqualAnswer(pair)) return fail('the two answers differ in status or content');
   if (count('kept') === 2) return ok('one key: both got the kept response of the first scenario');
@@ -50,6 +56,7 @@ export function judgeDifferent(rule: KeyedRule, [first, second]: Pair, varied: K
   const roles = [roleOf(first), roleOf(second)] as const;
   const isTaken = (role: Role): boolean =>
     role.kind === 'follower' ||
+    role.kind === 'queued' ||
     role.kind === 'in-flight' ||
     (role.kind === 'problem' && FOLLOWER_PROBLEMS.has(role.detail));
   // The unchanged request may meet the response kept from the scenarios before; the changed one is new to everybody.
@@ -64,6 +71,9 @@ function judgeTwoLeaders(rule: KeyedRule, pair: Pair, differing: readonly KeyPar
     const parts = differing.map((part) => `\`${partText(part)}\``).join(', ');
     return fail(`the key is too fine: two equal requests had two keys. Look at ${parts}: it differs between attempts`);
   }
+  if (rule.policy.kind === 'queue' && rule.policy.concurrency > 1) {
+    return { kind: 'inconclusive', reason: `concurrency is ${rule.policy.concurrency}: two may run at the same time` };
+  }
   const quickest = Math.min(...pair.map(({ tookMs }) => tookMs));
   const keeps =
     rule.policy.kind === 'coalesce' && !(rule.policy.keep.kind === 'fixed' && rule.policy.keep.keepMs === 0);
@@ -73,6 +83,13 @@ function judgeTwoLeaders(rule: KeyedRule, pair: Pair, differing: readonly KeyPar
       `both were forwarded although they have one key: the upstream answers (${quickest.toFixed(0)} ms) before two ` +
       `requests can meet${keeps ? '' : ', and nothing is kept'}; or the gateways behind this URL do not share a store`,
   };
+}
+
+function judgeQueued([first, second]: readonly Role[]): Verdict {
+  if ((first?.kind === 'leader') === (second?.kind === 'leader')) {
+    return fail('neither had its turn at once: somebody else is using this key now');
+  }
+  return ok('one after the other: the second waited for its turn');
 }
 
 function judgeRejected(status: number, pair: Pair, hasLeader: boolean): Verdict {
@@ -128,7 +145,7 @@ function roleOf(answer: Answer): Role {
   if (parameters.has('collapsed')) return { kind: 'follower' };
   if (parameters.get('fwd') === 'bypass')
     return { kind: 'bypass', detail: parameters.get('detail') ?? 'no reason given' };
-  return { kind: 'leader' };
+  return { kind: parameters.get('detail') === 'queued' ? 'queued' : 'leader' };
 }
 
 function problemOf(answer: Answer): string | null {

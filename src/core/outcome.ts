@@ -34,8 +34,11 @@ export type Role = 'leader' | 'follower' | 'queued' | 'none';
 export type Outcome =
   /** Forwarded by a rule without a policy, or by no rule. */
   | { readonly kind: 'passed' }
-  /** Forwarded as leader; `stored` tells whether the response was recorded for others. `failed`: it should have been. */
-  | { readonly kind: 'led'; readonly stored: 'yes' | 'no' | 'failed' }
+  /**
+   * Forwarded as leader, at once or after a wait for its turn; `stored` tells whether the response was recorded for
+   * others. `failed`: it should have been.
+   */
+  | { readonly kind: 'led'; readonly stored: 'yes' | 'no' | 'failed'; readonly came: 'at-once' | 'queued' }
   /** Follower that got the response of its leader. */
   | { readonly kind: 'collapsed' }
   /** Answered from a kept response. */

@@ -124,6 +124,11 @@ export class Caller {
     this.role = 'leader';
   }
 
+  /** The outcome of one that leads and is answered. */
+  led(stored: (Outcome & { kind: 'led' })['stored']): Outcome {
+    return { kind: 'led', stored, came: this.#waitedMs === null ? 'at-once' : 'queued' };
+  }
+
   /** One listener for the client's leaving before its answer is complete. */
   whenLeft(listener: () => void): void {
     this.#onLeft = listener;

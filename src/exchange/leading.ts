@@ -176,7 +176,7 @@ export class Leading implements ForwardSink {
     }
     // Without the lease it will be given to those who wait here, and stored for nobody.
     const stored = this.#recording !== null && this.#keeper.held ? 'yes' : 'no';
-    caller.begin(status, reason, passed, { kind: 'led', stored });
+    caller.begin(status, reason, passed, caller.led(stored));
     if (this.#expectedBytes === 0) caller.hold();
   }
 
@@ -259,7 +259,7 @@ export class Leading implements ForwardSink {
     await this.#settle(this.#settlementOf(recorded), this.#keepMs);
     if (this.#head !== null && recorded !== null) {
       const { status, reason, fields } = this.#head;
-      caller.begin(status, reason, fields, { kind: 'led', stored: this.#settler.told ? 'yes' : 'failed' });
+      caller.begin(status, reason, fields, caller.led(this.#settler.told ? 'yes' : 'failed'));
       caller.hold();
       this.#lastChunk = recorded.content.length > 0 ? recorded.content : null;
     }

@@ -14,7 +14,7 @@ export function cacheStatus(outcome: Outcome): string | null {
     case 'passed':
       return null;
     case 'led':
-      return LED[outcome.stored];
+      return outcome.came === 'queued' ? `${LED[outcome.stored]}; detail=queued` : LED[outcome.stored];
     case 'collapsed':
       return 'oneflight; fwd=miss; collapsed';
     case 'hit':

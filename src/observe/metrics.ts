@@ -5,8 +5,10 @@
 
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import { type BypassReason, labelOf } from '../core/outcome.js';
-import type { Report } from '../exchange/caller.js';
+import type { ExchangeObserver } from '../exchange/observer.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
+
+type Report = Parameters<ExchangeObserver['over']>[0];
 
 const WAIT_BUCKETS_S = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 const STORE_BUCKETS_S = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.2, 0.3];

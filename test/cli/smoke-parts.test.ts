@@ -7,7 +7,7 @@ import { changePart, PartError, parsePart, partText, readPart } from '../../src/
 import type { Answer, Outgoing } from '../../src/cli/send.js';
 import { judgeAlone, judgeDifferent, judgeSame, type KeyedRule } from '../../src/cli/smoke-verdict.js';
 import type { KeyPart } from '../../src/core/rule.js';
-import { coalescePolicy } from '../support/rules.js';
+import { coalescePolicy, queuePolicy } from '../support/rules.js';
 
 const SALT = 'a1b2c3';
 
@@ -286,5 +286,25 @@ t.test('a verdict', async (t) => {
       reason: 'too coarse',
     });
     t.match(judgeAlone(rejecting, problem('in-flight', 429)), { kind: 'fail', reason: 'somebody else' });
+  });
+
+  t.test('on a rule that queues', async (t) => {
+    const queueing: KeyedRule = { ...rule, policy: queuePolicy() };
+    const AT_ONCE = answer('oneflight; fwd=miss');
+    const QUEUED = answer('oneflight; fwd=miss; detail=queued', 'y');
+    t.match(judgeSame(queueing, [QUEUED, AT_ONCE], []), { kind: 'ok', reason: 'one after the other' });
+    t.equal(judgeSame(queueing, [AT_ONCE, QUEUED], []).kind, 'ok');
+    t.match(judgeSame(queueing, [QUEUED, QUEUED], []), { kind: 'fail', reason: 'somebody else' });
+    t.match(judgeSame(queueing, [AT_ONCE, AT_ONCE], []), { kind: 'inconclusive', reason: 'before two' });
+    const two: KeyedRule = { ...rule, policy: queuePolicy({ concurrency: 2 }) };
+    t.match(judgeSame(two, [AT_ONCE, AT_ONCE], []), { kind: 'inconclusive', reason: 'concurrency is 2' });
+    t.match(judgeSame(queueing, [AT_ONCE, problem('wait-timeout', 504)], []), { kind: 'fail', reason: 'wait-timeout' });
+    t.equal(judgeDifferent(queueing, [AT_ONCE, AT_ONCE], TOKEN).kind, 'ok');
+    t.match(judgeDifferent(queueing, [AT_ONCE, QUEUED], TOKEN), { kind: 'fail', reason: 'too coarse' });
+    t.match(judgeDifferent(queueing, [AT_ONCE, problem('queue-full', 429)], TOKEN), {
+      kind: 'fail',
+      reason: 'too coarse',
+    });
+    t.match(judgeAlone(queueing, QUEUED), { kind: 'fail', reason: 'somebody else' });
   });
 });

@@ -69,7 +69,7 @@ testCases('unknown fields, with the known ones and the one that was meant', [
     '"on_missing_key"',
     'onMissingKey',
   ],
-  [route('policy: coalesce, key: [{ param: id }], ▶maxQueue: 3'), 'routes[0].maxQueue', 'one of ', '"maxQueue"'],
+  [route('policy: coalesce, key: [{ param: id }], ▶maxQue: 3'), 'routes[0].maxQue', 'one of ', '"maxQue"'],
   [
     route('policy: replay, forward: { ▶fense: x-fence }'),
     'routes[0].forward.fense',
@@ -96,11 +96,16 @@ testCases('fields of another policy or kind of store, with the policies that hav
     'no conflict with policy coalesce (reject only)',
     '"conflict"',
   ],
-  [route('▶key: [{ param: id }]'), 'routes[0].key', 'no key with policy pass (coalesce, reject, replay only)', '"key"'],
+  [
+    route('▶key: [{ param: id }]'),
+    'routes[0].key',
+    'no key with policy pass (coalesce, reject, replay, queue only)',
+    '"key"',
+  ],
   [
     route('policy: pass, ▶lease: 3s'),
     'routes[0].lease',
-    'no lease with policy pass (coalesce, reject, replay only)',
+    'no lease with policy pass (coalesce, reject, replay, queue only)',
     '"lease"',
   ],
   [
@@ -130,13 +135,13 @@ testCases('fields of another policy or kind of store, with the policies that hav
   [
     route('▶forward: { fence: x-fence }'),
     'routes[0].forward',
-    'no forward with policy pass (coalesce, reject, replay only)',
+    'no forward with policy pass (coalesce, reject, replay, queue only)',
     '"forward"',
   ],
   [
     route('▶onUnknown: hold'),
     'routes[0].onUnknown',
-    'no onUnknown with policy pass (coalesce, reject, replay only)',
+    'no onUnknown with policy pass (coalesce, reject, replay, queue only)',
     '"onUnknown"',
   ],
   [
@@ -200,16 +205,22 @@ testCases('values that are none of the possible ones', [
   [
     route('policy: ▶coalesc, key: [{ param: id }]'),
     'routes[0].policy',
-    'pass, coalesce, reject or replay',
+    'pass, coalesce, reject, replay or queue',
     '"coalesc"',
     'coalesce',
   ],
-  [route('policy: ▶reply, keep: 24h'), 'routes[0].policy', 'pass, coalesce, reject or replay', '"reply"', 'replay'],
-  [route('policy: ▶queue'), 'routes[0].policy', 'pass, coalesce, reject or replay', '"queue"'],
+  [
+    route('policy: ▶reply, keep: 24h'),
+    'routes[0].policy',
+    'pass, coalesce, reject, replay or queue',
+    '"reply"',
+    'replay',
+  ],
+  [route('policy: ▶qeue'), 'routes[0].policy', 'pass, coalesce, reject, replay or queue', '"qeue"', 'queue'],
   [
     route('policy: ▶, key: []').replace('key: []', 'key: [{ param: id }]'),
     'routes[0].policy',
-    'pass, coalesce, reject or replay',
+    'pass, coalesce, reject, replay or queue',
     'nothing',
   ],
   [`${API}store: { kind: ▶postgres, url: x }\n`, 'store.kind', 'memory or redis', '"postgres"'],
@@ -272,6 +283,59 @@ testCases('wrong types and missing fields: a missing one is reported where the m
   ],
   ['▶- a\n', '', 'a mapping', 'a list'],
   ['▶just a text\n', '', 'a mapping', '"just a text"'],
+]);
+
+testCases('queue: limits and forms', [
+  [route('policy: queue').replace('{ name', '▶{ name'), 'routes[0].key', 'a list', 'nothing'],
+  [
+    route(`policy: queue, key: [{ param: id }], concurrency: ▶0`),
+    'routes[0].concurrency',
+    'a number of requests from 1 to 1000',
+    '0',
+  ],
+  [
+    route(`policy: queue, key: [{ param: id }], concurrency: ▶1.5`),
+    'routes[0].concurrency',
+    'a number of requests from 1',
+    '1.5',
+  ],
+  [
+    route(`policy: queue, key: [{ param: id }], maxQueue: ▶0`),
+    'routes[0].maxQueue',
+    'a number of requests from 1 to 10000',
+    '0',
+  ],
+  [
+    route(`policy: queue, key: [{ param: id }], maxQueue: ▶10001`),
+    'routes[0].maxQueue',
+    'a number of requests from 1',
+    '10001',
+  ],
+  [route(`policy: queue, key: [{ param: id }], wait: ▶0`), 'routes[0].wait', 'a duration from 1ms to 1h', '0'],
+  [
+    route(`policy: queue, key: [{ param: id }], ▶keep: 1s`),
+    'routes[0].keep',
+    'no keep with policy queue (coalesce, replay only)',
+    '"keep"',
+  ],
+  [
+    route(`policy: reject, key: [{ param: id }], ▶maxQueue: 5`),
+    'routes[0].maxQueue',
+    'no maxQueue with policy reject (queue only)',
+    '"maxQueue"',
+  ],
+  [
+    route(`policy: coalesce, key: [{ param: id }], ▶concurrency: 5`),
+    'routes[0].concurrency',
+    'no concurrency with policy coalesce (queue only)',
+    '"concurrency"',
+  ],
+  [
+    route(`policy: queue, key: [{ param: id }], unknownFor: ▶1h`),
+    'routes[0].unknownFor',
+    'no unknownFor without onUnknown: hold',
+    '"1h"',
+  ],
 ]);
 
 testCases('replay: limits and forms', [

@@ -92,6 +92,36 @@ t.test('a coalesce route gets the defaults of its policy', async (t) => {
   });
 });
 
+t.test('a queue route gets the defaults of its policy: one queue for all callers, one at a time', async (t) => {
+  const policyOf = (fields: string) =>
+    loaded(
+      `${MINIMAL}routes:\n  - { name: a, match: { path: "/a/:id" }, policy: queue, key: [ { param: id } ]${fields} }\n`,
+    ).config.rules[0]?.policy;
+  t.same(policyOf(''), {
+    kind: 'queue',
+    scope: 'a',
+    key: [{ from: 'param', name: 'id', optional: false }],
+    identity: { kind: 'public' },
+    onMissingKey: 'pass',
+    onStoreDown: 'reject',
+    leaseMs: 30_000,
+    maxKeyBodyBytes: 1_048_576,
+    unknownForMs: 0,
+    forward: { fence: null, idempotencyKey: null },
+    waitMs: 10_000,
+    pollMs: 500,
+    concurrency: 1,
+    maxQueue: 100,
+  });
+  t.match(policyOf(', wait: { max: 1m, poll: 2s }, concurrency: 3, maxQueue: 7, onUnknown: hold'), {
+    waitMs: 60_000,
+    pollMs: 2_000,
+    concurrency: 3,
+    maxQueue: 7,
+    unknownForMs: 300_000,
+  });
+});
+
 t.test('a replay route gets the defaults of its policy: Idempotency-Key, a day, and callers kept apart', async (t) => {
   t.same(replayOf(''), {
     kind: 'replay',

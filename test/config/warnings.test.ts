@@ -231,6 +231,16 @@ t.test('a response that the memory store could never keep is doubtful', async (t
   t.same(warningsOf(two), ['3:14 store.maxMemory'], 'once');
 });
 
+t.test('one queue with two bounds is doubtful; a long wait in a queue is not', async (t) => {
+  const queue = (fields: string, index: number) =>
+    `  - { name: r${index}, match: { path: /${index} }, policy: queue, key: [{ request: content }]${fields} }`;
+  const routes = (...fields: string[]) => warningsOf(`${API}routes:\n${fields.map(queue).join('\n')}\n`);
+  t.same(routes(', scope: s', ', scope: s, concurrency: 2'), ['4:105 routes[1].concurrency']);
+  t.same(routes(', scope: s, concurrency: 2', ', scope: s'), ['4:89 routes[1].scope']);
+  t.same(routes(', scope: s, concurrency: 2', ', scope: s, concurrency: 2', ''), []);
+  t.same(routes(', wait: 10m'), []);
+});
+
 t.test('one scope over different policies is doubtful: they share nothing', async (t) => {
   const scoped = (...routes: string[]) =>
     warningsOf(

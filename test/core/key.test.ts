@@ -8,6 +8,7 @@ import type {
   Identity,
   KeyedPolicy,
   KeyPart,
+  QueuePolicy,
   RejectPolicy,
   ReplayPolicy,
 } from '../../src/core/rule.js';
@@ -41,6 +42,10 @@ function coalesce(key: readonly KeyPart[], change: Partial<CoalescePolicy> = {})
     onUnshareable: 'by-method',
     ...change,
   };
+}
+
+function queue(key: readonly KeyPart[], change: Partial<QueuePolicy> = {}): QueuePolicy {
+  return { ...keyed, kind: 'queue', key, waitMs: 10_000, pollMs: 500, concurrency: 1, maxQueue: 100, ...change };
 }
 
 /** By `Idempotency-Key`, unless parts are given. */
@@ -120,6 +125,8 @@ t.test('what a policy is and whom it separates is in its keys', async (t) => {
       reject(sku),
       coalesce(sku),
       replay(sku),
+      queue(sku),
+      queue(sku, { scope: 'other' }),
       reject(sku, { scope: 'other' }),
       reject(sku, { scope: '' }),
       reject(sku, { identity: callers() }),
@@ -160,7 +167,7 @@ t.test('rules of one scope share their keys, whatever names and sources their pa
   );
 });
 
-t.test('the method counts for coalesce and replay, and not for reject', async (t) => {
+t.test('the method counts for coalesce and replay, and not for reject and queue', async (t) => {
   const path = [part('request', 'path')];
   const methods = ['GET', 'HEAD', 'POST', 'post', 'PUT'];
   allDifferent(
@@ -177,6 +184,11 @@ t.test('the method counts for coalesce and replay, and not for reject', async (t
     t,
     methods.map((method) => keyFor(reject(path), { method })),
     'reject',
+  );
+  allEqual(
+    t,
+    methods.map((method) => keyFor(queue(path), { method })),
+    'queue',
   );
 });
 

@@ -111,7 +111,7 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
       const all = await Promise.all(sent.map(({ answer }) => answer));
       all.forEach((answer, i) => {
         t.equal(answer.text, `answer ${i}`);
-        t.match(answer.cacheStatus, /^oneflight; fwd=miss$/);
+        t.equal(answer.cacheStatus, 'oneflight; fwd=miss; detail=queued');
       });
       t.equal(seen.most, 1);
       t.equal(seen.order.length, 50);

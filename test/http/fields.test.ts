@@ -102,9 +102,10 @@ t.test('lengths and ages are read only where they can be', async (t) => {
 });
 
 t.test('Cache-Status says what happened and nothing of the key', async (t) => {
-  t.equal(cacheStatus({ kind: 'led', stored: 'yes' }), 'oneflight; fwd=miss; stored');
-  t.equal(cacheStatus({ kind: 'led', stored: 'no' }), 'oneflight; fwd=miss');
-  t.equal(cacheStatus({ kind: 'led', stored: 'failed' }), 'oneflight; fwd=miss; detail=not-stored');
+  t.equal(cacheStatus({ kind: 'led', stored: 'yes', came: 'at-once' }), 'oneflight; fwd=miss; stored');
+  t.equal(cacheStatus({ kind: 'led', stored: 'no', came: 'at-once' }), 'oneflight; fwd=miss');
+  t.equal(cacheStatus({ kind: 'led', stored: 'failed', came: 'at-once' }), 'oneflight; fwd=miss; detail=not-stored');
+  t.equal(cacheStatus({ kind: 'led', stored: 'no', came: 'queued' }), 'oneflight; fwd=miss; detail=queued');
   t.equal(cacheStatus({ kind: 'collapsed' }), 'oneflight; fwd=miss; collapsed');
   t.equal(cacheStatus({ kind: 'hit', ttlMs: 2_001 }), 'oneflight; hit; ttl=3');
   t.equal(cacheStatus({ kind: 'bypassed', reason: 'key-missing' }), 'oneflight; fwd=bypass; detail=key-missing');

@@ -1,6 +1,6 @@
 /** Policies and rules with the defaults of the configuration, for tests that need no configuration file. */
 
-import type { CoalescePolicy, RejectPolicy, ReplayPolicy, Rule } from '../../src/core/rule.js';
+import type { CoalescePolicy, QueuePolicy, RejectPolicy, ReplayPolicy, Rule } from '../../src/core/rule.js';
 
 const KEYED = {
   scope: 'test',
@@ -53,6 +53,20 @@ export function replayPolicy(changes: Partial<ReplayPolicy> = {}): ReplayPolicy 
     release: [401, 407, 408, 421, 425, 429, 503],
     keepContent: { kind: 'full' },
     unknownForMs: 86_400_000,
+    ...changes,
+  };
+}
+
+export function queuePolicy(changes: Partial<QueuePolicy> = {}): QueuePolicy {
+  return {
+    ...KEYED,
+    kind: 'queue',
+    identity: { kind: 'public' },
+    onStoreDown: 'reject',
+    waitMs: 10_000,
+    pollMs: 500,
+    concurrency: 1,
+    maxQueue: 100,
     ...changes,
   };
 }
