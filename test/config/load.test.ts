@@ -2,7 +2,7 @@
 
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: the configuration's own syntax.
 
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { findAndLoadConfig, findConfig, type LoadResult, loadConfig } from '../../src/config/load.js';
@@ -411,6 +411,7 @@ t.test('the example works without any variable, and without warnings', async (t)
       ['session-refresh', 'coalesce'],
       ['step-proceed', 'reject'],
       ['orders', 'replay'],
+      ['stock', 'queue'],
       ['catalog-item', 'coalesce'],
     ],
   );
@@ -425,6 +426,11 @@ t.test('the other configurations that are shown are free of warnings too', async
   t.ok(whole.includes('routes:'));
   t.same(loaded(whole).warnings, []);
   for (const addition of additions) t.same(loaded(whole + addition).warnings, [], addition);
+  for (const page of readdirSync('docs').filter((name) => name.endsWith('.md'))) {
+    for (const [, yaml = ''] of readFileSync(`docs/${page}`, 'utf8').matchAll(/^```yaml\n(routes:[\s\S]*?)^```/gm)) {
+      t.same(loaded(MINIMAL + yaml).warnings, [], `docs/${page}`);
+    }
+  }
 });
 
 t.test('the file is looked for where -c, ONEFLIGHT_CONFIG and the defaults say, in this order', async (t) => {
