@@ -78,7 +78,7 @@ async function leave(store: Store, place: PlaceRequest): Promise<void> {
 
 /** How many turns and places a key has, as operators see it. */
 async function seen(store: Store, key: string): Promise<{ turns: number; waiting: number }> {
-  const all = (await store.taken({ state: 'any', limit: 10_000 })).filter((taken) => taken.key === key);
+  const all = (await store.taken({ state: 'any', limit: 100_000 })).filter((taken) => taken.key === key);
   return { turns: all.length, waiting: all[0]?.waiting ?? 0 };
 }
 
@@ -371,7 +371,7 @@ async function unknowns(t: Test, factory: StoreFactory): Promise<void> {
     const entered = await enter(b, ask);
     t.equal(entered.kind, 'unknown');
     if (entered.kind === 'unknown') t.ok(entered.ttlMs > 0 && entered.ttlMs <= 700, `${entered.ttlMs}`);
-    const listed = (await b.taken({ state: 'unknown', limit: 10_000 })).filter((taken) => taken.key === key);
+    const listed = (await b.taken({ state: 'unknown', limit: 100_000 })).filter((taken) => taken.key === key);
     t.match(listed, [{ flight: lease.flight, route: 'route' }]);
     await until('the hold is over', async () => (await enter(b, ask)).kind === 'turn');
   });
@@ -429,7 +429,7 @@ async function operators(t: Test, factory: StoreFactory): Promise<void> {
     const { lease } = await turnAtOnce(a, ask);
     await turnAtOnce(b, ask);
     await placeIn(c, ask);
-    const all = (await c.taken({ state: 'in-flight', limit: 1_000 })).filter((taken) => taken.key === key);
+    const all = (await c.taken({ state: 'in-flight', limit: 100_000 })).filter((taken) => taken.key === key);
     t.equal(all.length, 2);
     const own = all.find(({ flight }) => flight === lease.flight);
     t.match(own, { key, route: 'stock', state: 'in-flight', fence: lease.fence, waiting: 1 });
