@@ -18,6 +18,7 @@ import {
   settled,
   waitFor,
 } from './contract.js';
+import { enter, giveBack, placeIn, turnAtOnce, turnOf } from './queue-contract.js';
 
 const redis = await startRedis();
 t.teardown(() => redis.stop());
@@ -505,4 +506,51 @@ t.test('a server that evicts keys is warned of', async (t) => {
     });
   t.equal(await warned('noeviction'), 'not warned');
   t.match(await warned('allkeys-lru'), /^allkeys-lru: .*noeviction/);
+});
+
+t.test('a turn and a place whose reply is lost are asked for again and are the same', async (t) => {
+  const { proxy, store } = await proxied(t);
+  const other = await open(t);
+  const ask = { key: newKey(), flight: newFlightId() };
+  proxy.loseReplyTo(ask.flight);
+  const turn = await turnAtOnce(store, ask);
+  t.equal(turn.lease.flight, ask.flight);
+  await untilItAnswers(store);
+  const waiting = { key: ask.key, flight: newFlightId() };
+  proxy.loseReplyTo(waiting.flight);
+  const place = await placeIn(store, waiting);
+  const next = await placeIn(other, { key: ask.key });
+  await untilItAnswers(store);
+  await giveBack(store, turn);
+  await giveBack(store, await turnOf(store, place));
+  await giveBack(other, await turnOf(other, next));
+});
+
+t.test('a place that was given up before its question arrived holds up nobody', async (t) => {
+  const { proxy, store } = await proxied(t);
+  const other = await open(t);
+  const key = newKey();
+  const turn = await turnAtOnce(other, { key });
+  const late = proxy.holdRequests();
+  await t.rejects(enter(store, { key }), UNAVAILABLE);
+  await untilItAnswers(store);
+  // It comes now, from a connection that is gone.
+  late();
+  await sleep(200);
+  const next = await placeIn(other, { key });
+  await giveBack(other, turn);
+  await giveBack(other, await turnOf(other, next));
+});
+
+t.test('a turn whose giving back was not answered is given back all the same', async (t) => {
+  const { proxy, store } = await proxied(t);
+  const other = await open(t);
+  for (let i = 0; i < 3; i += 1) {
+    const turn = await turnAtOnce(store, { key: newKey() });
+    const next = await placeIn(other, { key: turn.lease.key });
+    proxy.loseReplyTo(turn.lease.flight);
+    await giveBack(store, turn).catch(() => {});
+    await turnOf(other, next);
+    await untilItAnswers(store);
+  }
 });
