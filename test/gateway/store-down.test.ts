@@ -42,6 +42,10 @@ const routes = [
   route('refusing', 'coalesce', 'onStoreDown: reject'),
   route('lock', 'reject', ''),
   route('lock-local', 'reject', 'onStoreDown: local'),
+  route('once', 'replay', ''),
+  route('once-local', 'replay', 'onStoreDown: local'),
+  route('once-passing', 'replay', 'onStoreDown: pass'),
+  route('turns', 'queue', ''),
 ].join('');
 
 type Setting = { gateways: [Gateway, Gateway]; upstream: StubUpstream; proxy: TcpProxy };
@@ -74,12 +78,14 @@ async function behavesWithoutStore(t: Test, { gateways, upstream }: Setting): Pr
   t.equal(upstream.count(`/local/${name}`), 2);
   t.ok(slowestMs(local) < 400 + DEAD_STORE_MS * 2, `slowest ${Math.round(slowestMs(local))} ms`);
 
-  const passing = await burst(6, (index) => post(gateways[index % 2]!, `/passing/${name}`));
-  t.equal(upstream.count(`/passing/${name}`), 6, 'each is forwarded');
-  for (const answer of passing) t.match(answer.cacheStatus, BYPASSED);
-  t.ok(slowestMs(passing) < DEAD_STORE_MS, `slowest ${Math.round(slowestMs(passing))} ms`);
+  for (const path of [`/passing/${name}`, `/once-passing/${name}`]) {
+    const passing = await burst(6, (index) => post(gateways[index % 2]!, path));
+    t.equal(upstream.count(path), 6, 'each is forwarded');
+    for (const answer of passing) t.match(answer.cacheStatus, BYPASSED);
+    t.ok(slowestMs(passing) < DEAD_STORE_MS, `slowest ${Math.round(slowestMs(passing))} ms`);
+  }
 
-  for (const path of [`/refusing/${name}`, `/lock/${name}`]) {
+  for (const path of [`/refusing/${name}`, `/lock/${name}`, `/once/${name}`, `/turns/${name}`]) {
     const refused = await burst(6, (index) => post(gateways[index % 2]!, path));
     for (const answer of refused) isProblem(t, answer, 'store-unavailable', 6);
     t.equal(upstream.count(path), 0);
@@ -94,6 +100,12 @@ async function behavesWithoutStore(t: Test, { gateways, upstream }: Setting): Pr
   t.equal((await leader).status, 200);
   t.equal((await post(here, `/lock-local/${name}`)).status, 200);
   t.equal(upstream.count(`/lock-local/${name}`), 2);
+
+  const once = `/once-local/${name}`;
+  t.match((await post(here, once)).cacheStatus, LED);
+  t.equal((await post(here, once)).header('idempotent-replayed'), 'true', 'recorded in this process');
+  isProblem(t, await here.request({ method: 'POST', path: `${once}?id=1`, body: 'other' }), 'key-reused');
+  t.equal(upstream.count(once), 1);
 
   t.equal((await here.request({ path: '/plain' })).status, 200, 'traffic without a rule does not notice');
 }
