@@ -40,6 +40,7 @@ type Place = {
   /** As the server knows it: when it lost the place, with another flight id. */
   request: PlaceRequest;
   waiter: Waiter | null;
+  /** As whoever waits wants it; infinite until then. */
   pollMs: number;
   /** What became of it, when nobody has asked yet. */
   result: Turn | NoTurn | null;
@@ -64,7 +65,6 @@ const REMEMBER_MOST = 1_024;
 /** The store's expiry and ours do not fall into the same instant. */
 const EXPIRY_MARGIN_MS = 20;
 const LEAST_DELAY_MS = 10;
-const DEFAULT_POLL_MS = 500;
 
 export class Places {
   readonly #options: PlacesOptions;
@@ -83,7 +83,7 @@ export class Places {
 
   /** Looks after a place that was just given. */
   add(request: PlaceRequest): void {
-    const place: Place = { id: request.flight, request, waiter: null, pollMs: DEFAULT_POLL_MS, result: null };
+    const place: Place = { id: request.flight, request, waiter: null, pollMs: Number.POSITIVE_INFINITY, result: null };
     this.#places.set(request.flight, place);
     this.#lookAfter(place);
   }
