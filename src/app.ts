@@ -13,6 +13,7 @@ import type { Rule } from './core/rule.js';
 import { Flights } from './exchange/flights.js';
 import { handle } from './exchange/handle.js';
 import { Leaders } from './exchange/leaders.js';
+import { MemoryBudget } from './exchange/memory-budget.js';
 import { Turns } from './exchange/turns.js';
 import { Metrics } from './observe/metrics.js';
 import { watchExchange } from './observe/watch.js';
@@ -51,7 +52,7 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
     if (upstream === undefined) throw new Error(`no upstream is named ${name}`);
     return upstream;
   };
-  const leaders = new Leaders({ upstreamOf, observer });
+  const leaders = new Leaders({ upstreamOf, observer, budget: new MemoryBudget(config.store.maxMemoryBytes) });
   const flights = new Flights({ store, local, leaders, upstreamOf, observer, newFlightId });
   const turns = new Turns({ store, local, leaders, upstreamOf, observer });
   const handling = {

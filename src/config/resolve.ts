@@ -119,6 +119,8 @@ function coalesceOf(route: RouteOf<'coalesce'>): CoalescePolicy {
     ...waitOf(route.wait),
     keep: route.keep === undefined ? { kind: 'by-method' } : { kind: 'fixed', keepMs: durationMs(route.keep) },
     maxSharedBytes: sizeBytes(route.maxShared),
+    maxFollowers: route.maxFollowers,
+    stallMs: durationMs(route.stallTimeout),
     onLeaderFailure:
       route.onLeaderFailure === 'elect'
         ? { kind: 'elect', elections: route.elections ?? DEFAULT_ELECTIONS }

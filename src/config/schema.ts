@@ -303,6 +303,14 @@ export const ROUTE_POLICIES = {
       .optional()
       .describe('How long a response answers later duplicates; when left out 5s for unsafe methods, 0s for safe ones.'),
     maxShared,
+    maxFollowers: wholeNumber('a number of followers', 1, 1_000_000)
+      .default(10_000)
+      .describe('How many wait for, or read, the response of one flight in a gateway; more are refused with 503.'),
+    stallTimeout: duration('100ms', '10m')
+      .default('10s')
+      .describe(
+        'How long, in all, a follower may hold up the others of a response longer than maxShared; then it is cut.',
+      ),
     onLeaderFailure: z
       .enum(['fail', 'elect'])
       .default('fail')

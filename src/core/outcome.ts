@@ -23,6 +23,7 @@ export type ProblemCode =
   | 'bad-upstream-response'
   | 'bad-request'
   | 'internal-error'
+  | 'overloaded'
   | 'draining';
 
 /** Why a request of a rule with a policy was forwarded without its protection. */

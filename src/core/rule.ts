@@ -71,6 +71,10 @@ export type CoalescePolicy = Keyed & {
   readonly pollMs: number;
   readonly keep: { readonly kind: 'by-method' } | { readonly kind: 'fixed'; readonly keepMs: number };
   readonly maxSharedBytes: number;
+  /** How many wait for, or read, one flight's response in this process; more are refused. */
+  readonly maxFollowers: number;
+  /** How long a follower may hold up the others of a response that is too long to be kept. */
+  readonly stallMs: number;
   readonly onLeaderFailure: { readonly kind: 'fail' } | { readonly kind: 'elect'; readonly elections: number };
   /** What followers of an unshareable response do; `by-method`: safe methods forward, others fail. */
   readonly onUnshareable: 'by-method' | 'forward' | 'fail';

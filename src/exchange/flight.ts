@@ -10,6 +10,7 @@ import { waitOf } from '../core/policy.js';
 import type { ClaimPolicy } from '../core/rule.js';
 import type { Caller } from './caller.js';
 import type { Leading } from './leading.js';
+import type { Recording } from './recording.js';
 
 /** Granularity of deadlines: waiters that are due within it end together. */
 const WAIT_TICK_MS = 20;
@@ -43,6 +44,8 @@ export class Flight {
   /** Id of the flight whose settlement is awaited here: its own, or that of another process's leader. */
   leaderFlight: string;
   state: FlightState = { kind: 'claiming' };
+  /** The response as it comes, once it may be read; null before. */
+  recording: Recording | null = null;
   readonly #waiting = new Set<Caller>();
   readonly #listener: FlightListener;
   #timer: NodeJS.Timeout | null = null;
@@ -68,6 +71,11 @@ export class Flight {
     this.after = after;
     this.leaderFlight = id;
     this.#listener = listener;
+  }
+
+  /** How many wait for the settlement. */
+  get waitingCount(): number {
+    return this.#waiting.size;
   }
 
   get awaited(): boolean {

@@ -19,6 +19,7 @@ import { Flight, type FlightListener } from './flight.js';
 import type { Leaders } from './leaders.js';
 import type { ExchangeObserver } from './observer.js';
 import { bypass } from './passing.js';
+import type { Recording } from './recording.js';
 
 const PLAIN_CONFLICT = { status: 409, retryAfter: { kind: 'computed' } } as const satisfies RejectPolicy['conflict'];
 /** Only policies with a wait follow; this stands for the interval of one that does not. */
@@ -91,8 +92,26 @@ export class Flights {
       return true;
     }
     if (state.kind !== 'claiming') caller.role = 'follower';
-    flight.add(caller);
+    if (isCrowded(flight)) caller.refuse('overloaded');
+    else if (flight.recording?.isWhole) this.#read(flight, flight.recording, caller);
+    else flight.add(caller);
     return true;
+  }
+
+  /** Who waits here reads the response as it comes; a variant of it is another flight's. */
+  #stream(flight: Flight, recording: Recording): void {
+    flight.recording = recording;
+    for (const follower of flight.takeAll()) this.#read(flight, recording, follower);
+  }
+
+  #read(flight: Flight, recording: Recording, caller: Caller): void {
+    const { status, reason, fields, vary } = recording.head;
+    if (!varyMatches(vary, caller.fields)) {
+      return this.arrive(caller, variantKey(flight.key, vary, caller.fields));
+    }
+    caller.whenLeft(() => recording.detach(caller));
+    caller.begin(status, reason, fields, { kind: 'collapsed' });
+    recording.attach(caller);
   }
 
   async #claim(flight: Flight): Promise<void> {
@@ -162,6 +181,7 @@ export class Flights {
         election: flight.election,
         close: () => this.#close(flight),
         conclude: (settlement) => this.#conclude(flight, settlement),
+        stream: (recording) => this.#stream(flight, recording),
       },
     });
     flight.state = { kind: 'leading', leading };
@@ -280,6 +300,11 @@ export class Flights {
   #close(flight: Flight): void {
     if (this.#open.get(flight.key) === flight) this.#open.delete(flight.key);
   }
+}
+
+/** Whether as many wait for the flight, or read its response, as its rule allows. */
+function isCrowded({ policy, recording, waitingCount }: Flight): boolean {
+  return policy.kind === 'coalesce' && waitingCount + (recording?.readerCount() ?? 0) >= policy.maxFollowers;
 }
 
 /** The policy of a request that has a key. Only such requests arrive here. */

@@ -5,6 +5,7 @@
 
 import type { Upstream } from '../upstream/upstream.js';
 import { Leading, type LeadingOptions } from './leading.js';
+import type { MemoryBudget } from './memory-budget.js';
 import type { ExchangeObserver } from './observer.js';
 
 /** Weight of the newest value in the moving average of latencies. */
@@ -13,6 +14,8 @@ const LATENCY_WEIGHT = 0.2;
 export type LeadersOptions = {
   readonly upstreamOf: (name: string) => Upstream;
   readonly observer: ExchangeObserver;
+  /** Of what passes and is recorded. */
+  readonly budget: MemoryBudget;
 };
 
 export class Leaders {
@@ -32,12 +35,13 @@ export class Leaders {
   }
 
   /** Makes the leader of a flight; it is to be started. */
-  add(options: Omit<LeadingOptions, 'upstream' | 'observer' | 'onEnded'>): Leading {
+  add(options: Omit<LeadingOptions, 'upstream' | 'observer' | 'budget' | 'onEnded'>): Leading {
     const { route, upstream } = options.caller;
     const leading: Leading = new Leading({
       ...options,
       upstream: this.#options.upstreamOf(upstream),
       observer: this.#options.observer,
+      budget: this.#options.budget,
       onEnded: (latencyMs) => {
         this.#all.delete(leading);
         if (this.#all.size === 0) this.#onIdle?.();

@@ -14,7 +14,7 @@
 import { derivedKey, type FlightRef, type Held, type Lease, type Settlement } from '../core/claim.js';
 import { keptContent } from '../core/keep-content.js';
 import { keepMsFor, sharesResponses } from '../core/policy.js';
-import { isSafe, type KeyedPolicy, type ReplayPolicy } from '../core/rule.js';
+import { type CoalescePolicy, isSafe, type KeyedPolicy, type ReplayPolicy } from '../core/rule.js';
 import { judge, type SharedResponse, varyDigest } from '../core/sharing.js';
 import { clientFields, contentLengthOf, hasNoContent, withoutField } from '../http/fields.js';
 import type { Leases } from '../store/leases.js';
@@ -22,9 +22,10 @@ import type { UpstreamFailure } from '../upstream/failure.js';
 import type { Exchange, ForwardSink, Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
 import { LeaseKeeper } from './lease-keeper.js';
+import type { MemoryBudget } from './memory-budget.js';
 import type { ExchangeObserver } from './observer.js';
 import { upstreamRequest } from './passing.js';
-import { Recording } from './recording.js';
+import { Recording, type ResponseHead } from './recording.js';
 import { Settler } from './settler.js';
 import { upstreamProblem } from './upstream-problem.js';
 
@@ -44,6 +45,8 @@ export interface LedFlight {
   close(): void;
   /** The settlement, for the followers in this process. */
   conclude(settlement: Settlement): void;
+  /** The response will take a while: who waits in this process may read it as it comes. */
+  stream(recording: Recording): void;
 }
 
 export type LeadingOptions = {
@@ -54,6 +57,7 @@ export type LeadingOptions = {
   readonly upstream: Upstream;
   readonly flight: LedFlight;
   readonly observer: ExchangeObserver;
+  readonly budget: MemoryBudget;
   /** Monotonic time (ms) from before the claim was asked for. */
   readonly claimedAtMs: number;
   /** The exchange is over. `latencyMs`: time for the whole answer, null when there was none. */
@@ -70,7 +74,7 @@ export class Leading implements ForwardSink {
   /** Announced length of the content; null: the end of the message tells. */
   #expectedBytes: number | null = null;
   #receivedBytes = 0;
-  /** The piece that completes the content, kept back until the flight is settled. */
+  /** Without a record: the piece that completes the content, kept back until the flight is settled. */
   #lastChunk: Buffer | null = null;
   #progressAtMs = performance.now();
   #stage: 'asking' | 'answering' | 'paused' = 'asking';
@@ -164,7 +168,7 @@ export class Leading implements ForwardSink {
   }
 
   onFields(status: number, reason: string, fields: string[]): void {
-    const { caller } = this.#options;
+    const { caller, policy } = this.#options;
     this.#stage = 'answering';
     this.#progress();
     const passed = clientFields(fields);
@@ -178,27 +182,51 @@ export class Leading implements ForwardSink {
     const stored = this.#recording !== null && this.#keeper.held ? 'yes' : 'no';
     caller.begin(status, reason, passed, caller.led(stored));
     if (this.#expectedBytes === 0) caller.hold();
+    this.#recording?.attach(caller);
+    // What is here in the same turn goes to everybody in one piece, when it is settled.
+    if (policy.kind === 'coalesce') setImmediate(() => this.#offerStream());
   }
 
   onContent(chunk: Buffer): boolean {
-    const { caller, policy } = this.#options;
+    const { caller } = this.#options;
     this.#progress();
     this.#receivedBytes += chunk.length;
-    if (this.#recording !== null && !this.#recording.add(chunk)) {
-      this.#recording = null;
-      this.#unrecorded = policy.kind === 'replay' ? 'not-kept' : 'unshareable';
-      if (policy.kind === 'coalesce') this.#giveUpKey('too-large');
-    }
-    if (this.#head !== null) return true;
-    if (this.#expectedBytes !== null && this.#receivedBytes >= this.#expectedBytes) {
+    const completes = this.#expectedBytes !== null && this.#receivedBytes >= this.#expectedBytes;
+    if (this.#recording !== null) return this.#recordContent(this.#recording, chunk, completes);
+    if (completes) {
       this.#lastChunk = chunk;
       caller.hold();
       return true;
     }
-    // While the response is recorded the leader's client does not slow it: others wait for it, and the record is bounded.
-    if (caller.write(chunk) || this.#recording !== null || caller.gone) return true;
-    this.#pause();
+    if (caller.write(chunk) || caller.gone) return true;
+    this.#stage = 'paused';
+    caller.whenDrained(() => this.#resume());
     return false;
+  }
+
+  #recordContent(recording: Recording, chunk: Buffer, completes: boolean): boolean {
+    if (recording.add(chunk, completes) === 'outgrown') this.#onOutgrown(recording);
+    if (!recording.full) return true;
+    this.#stage = 'paused';
+    return false;
+  }
+
+  /** From here on the response is for those who read it already. */
+  #onOutgrown(recording: Recording): void {
+    const { caller, policy } = this.#options;
+    this.#unrecorded = policy.kind === 'replay' ? 'not-kept' : 'unshareable';
+    if (policy.kind === 'coalesce') this.#giveUpKey('too-large');
+    if (this.#head === null) return;
+    const { status, reason, fields } = this.#head;
+    this.#head = null;
+    caller.begin(status, reason, fields, caller.led('no'));
+    recording.attach(caller);
+  }
+
+  #offerStream(): void {
+    if (!this.#over && this.#settling === null && this.#recording?.isWhole) {
+      this.#options.flight.stream(this.#recording);
+    }
   }
 
   onEnd(trailers: string[]): void {
@@ -221,7 +249,18 @@ export class Leading implements ForwardSink {
       return;
     }
     const vary = { names: verdict.varyNames, digest: varyDigest(verdict.varyNames, caller.fields) };
-    this.#recording = new Recording(status, reason, fields, vary, policy.maxSharedBytes);
+    this.#recording = this.#newRecording(policy, { status, reason, fields, vary });
+  }
+
+  #newRecording(policy: CoalescePolicy | ReplayPolicy, head: ResponseHead): Recording {
+    return new Recording(head, {
+      limitBytes: policy.maxSharedBytes,
+      budget: this.#options.budget,
+      // Of a replayed request nobody but its own client reads while it comes.
+      stallMs: policy.kind === 'coalesce' ? policy.stallMs : Number.POSITIVE_INFINITY,
+      onRoom: () => this.#resume(),
+      onReaderGone: () => this.#abandonIfAlone(),
+    });
   }
 
   /** Nobody else gets this response: the key is free from now on, and what follows is for the leader's client alone. */
@@ -235,7 +274,7 @@ export class Leading implements ForwardSink {
   #recordReplay(policy: ReplayPolicy, status: number, reason: string, fields: string[]): void {
     if (policy.release.includes(status)) this.#unrecorded = 'freed';
     else if (this.#expectedBytes !== null && this.#expectedBytes > policy.maxSharedBytes) this.#unrecorded = 'not-kept';
-    else this.#recording = new Recording(status, reason, replayable(fields), NO_VARY, policy.maxSharedBytes);
+    else this.#recording = this.#newRecording(policy, { status, reason, fields: replayable(fields), vary: NO_VARY });
   }
 
   /** A repeat of a replayed request must not be mistaken: whether the answer was recorded is told where it can be. */
@@ -255,15 +294,16 @@ export class Leading implements ForwardSink {
     await this.#abandoning;
     if (this.#over) return;
     const latencyMs = performance.now() - this.#startedAtMs;
-    const recorded = this.#recording?.finish(trailers) ?? null;
+    const recorded = this.#recording?.response(trailers) ?? null;
     await this.#settle(this.#settlementOf(recorded), this.#keepMs);
     if (this.#head !== null && recorded !== null) {
       const { status, reason, fields } = this.#head;
       caller.begin(status, reason, fields, caller.led(this.#settler.told ? 'yes' : 'failed'));
       caller.hold();
-      this.#lastChunk = recorded.content.length > 0 ? recorded.content : null;
+      this.#recording?.attach(caller);
     }
-    caller.end(this.#lastChunk, trailers);
+    if (this.#recording === null) caller.end(this.#lastChunk, trailers);
+    else this.#recording.conclude(trailers);
     this.#end(latencyMs);
   }
 
@@ -277,6 +317,7 @@ export class Leading implements ForwardSink {
   async #fail(failure: UpstreamFailure): Promise<void> {
     const { caller, flight, policy } = this.#options;
     if (caller.begun) caller.cut();
+    this.#recording?.fail();
     await this.#abandoning;
     if (this.#over) return;
     this.#recording = null;
@@ -309,8 +350,14 @@ export class Leading implements ForwardSink {
   }
 
   #onCallerLeft(): void {
-    if (this.#stage === 'paused') this.#resume();
+    if (this.#recording === null) this.#resume();
+    else this.#recording.detach(this.#options.caller);
     this.#abandonIfAlone();
+  }
+
+  /** Whether anybody in this process still gets, or waits for, the response. */
+  #isAwaited(): boolean {
+    return this.#options.flight.isAwaited() || (this.#recording?.readerCount() ?? 0) > 0;
   }
 
   /** A safe call ends when nobody waits for it in any process. Any other goes on: it may matter that it was made. */
@@ -318,7 +365,7 @@ export class Leading implements ForwardSink {
     const { caller, flight } = this.#options;
     if (this.#over || this.#abandoning !== null) return;
     if (this.#settling !== null) return this.#leaveReleased();
-    if (!isSafe(caller.method) || !caller.gone || flight.isAwaited()) return;
+    if (!isSafe(caller.method) || !caller.gone || this.#isAwaited()) return;
     // Nobody joins while the store is asked: whoever comes now asks it as well, and is heard of there.
     flight.close();
     this.#abandoning = this.#abandon();
@@ -327,8 +374,9 @@ export class Leading implements ForwardSink {
   /** The key was given up at the response's fields; what goes on is for the leader's client alone, and it has left. */
   #leaveReleased(): void {
     const { caller } = this.#options;
-    if (!this.#released || !caller.gone || !isSafe(caller.method)) return;
+    if (!this.#released || !caller.gone || !isSafe(caller.method) || this.#isAwaited()) return;
     this.#exchange?.abort();
+    this.#recording?.fail();
     this.#end(null);
   }
 
@@ -348,6 +396,7 @@ export class Leading implements ForwardSink {
     }
     this.#keeper.stop();
     this.#exchange?.abort();
+    this.#recording?.fail();
     this.#end(null);
   }
 
@@ -356,11 +405,6 @@ export class Leading implements ForwardSink {
     this.#over = true;
     this.#options.observer.flights(this.#options.caller.route, -1);
     this.#options.onEnded(latencyMs);
-  }
-
-  #pause(): void {
-    this.#stage = 'paused';
-    this.#options.caller.whenDrained(() => this.#resume());
   }
 
   #resume(): void {

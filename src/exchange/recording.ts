@@ -1,50 +1,254 @@
 /**
- * The record of one response while it passes: what followers and later duplicates will be given.
+ * One response while it passes: a record that grows, many readers at their own pace, and what later duplicates will be
+ * given.
  *
- * Invariants: never longer than its limit, so the memory of a flight is bounded; it becomes a response only with the
- * upstream's end of message, never before.
+ * Invariants:
+ * - every reader gets every byte, once and in order, or its connection is cut; nobody's answer ends cleanly before the
+ *   response is concluded, which its leader does when the store knows of the end;
+ * - no reader slows another while the record is whole, and its memory is bounded by its limit and by the budget that all
+ *   records of the process share; a record that outgrows either goes on as a window, for those who read already: it holds
+ *   what the slowest has not read, is full at `WINDOW_BYTES`, and who keeps it full for `stallMs` in all is cut;
+ * - it becomes a response only with the upstream's end of message and only whole.
  */
 
 import type { SharedResponse, Vary } from '../core/sharing.js';
+import type { Caller } from './caller.js';
+import type { MemoryBudget } from './memory-budget.js';
+
+export type ResponseHead = {
+  readonly status: number;
+  readonly reason: string;
+  readonly fields: readonly string[];
+  readonly vary: Vary;
+};
+
+export type RecordingOptions = {
+  /** Largest content that is kept whole. */
+  readonly limitBytes: number;
+  readonly budget: MemoryBudget;
+  /** How long, in all, a reader may hold up the others. */
+  readonly stallMs: number;
+  /** There is room again after `full`. */
+  readonly onRoom: () => void;
+  /** A reader has left, or was cut. */
+  readonly onReaderGone: () => void;
+};
+
+type Reader = {
+  readonly caller: Caller;
+  /** Place of the next chunk to write, counted from the response's first. */
+  next: number;
+  state: 'reading' | 'blocked';
+  /** How long it has kept the window full since it last had everything. */
+  heldUpMs: number;
+  progressAtMs: number;
+};
+
+/** How long a response that is over is held for somebody who reads nothing of it. */
+const OVER_STALL_MS = 60_000;
+/** How much of a response that is not kept whole is held for its readers. */
+const WINDOW_BYTES = 4 * 1_048_576;
 
 export class Recording {
-  readonly #status: number;
-  readonly #reason: string;
-  readonly #fields: readonly string[];
-  readonly #vary: Vary;
-  readonly #limitBytes: number;
+  readonly head: ResponseHead;
+  readonly #options: RecordingOptions;
+  #state: 'whole' | 'window' | 'concluded' | 'failed' = 'whole';
   #chunks: Buffer[] = [];
-  #bytes = 0;
+  /** Place of the first chunk that is held. */
+  #first = 0;
+  #heldBytes = 0;
+  /** The newest chunk completes the message: it is kept back until the response is concluded. */
+  #completed = false;
+  #trailers: readonly string[] = [];
+  readonly #readers = new Map<Caller, Reader>();
+  #fullSinceMs: number | null = null;
+  #timer: NodeJS.Timeout | null = null;
 
-  constructor(status: number, reason: string, fields: readonly string[], vary: Vary, limitBytes: number) {
-    this.#status = status;
-    this.#reason = reason;
-    this.#fields = fields;
-    this.#vary = vary;
-    this.#limitBytes = limitBytes;
+  constructor(head: ResponseHead, options: RecordingOptions) {
+    this.head = head;
+    this.#options = options;
   }
 
-  /** False when the response has outgrown the limit: the record is worthless from then on and lets its bytes go. */
-  add(chunk: Buffer): boolean {
-    this.#bytes += chunk.length;
-    if (this.#bytes > this.#limitBytes) {
-      this.#chunks = [];
-      return false;
+  /** Whether a new reader can have the response from its beginning. */
+  get isWhole(): boolean {
+    return this.#state === 'whole';
+  }
+
+  /** Nothing more should be added until `onRoom`. */
+  get full(): boolean {
+    return this.#fullSinceMs !== null;
+  }
+
+  readerCount(): number {
+    return this.#readers.size;
+  }
+
+  /**
+   * Adds what came from the upstream. `outgrown`: with this piece the record has become a window. `completes`: it is the
+   * last one, as the announced length says.
+   */
+  add(chunk: Buffer, completes: boolean): 'held' | 'outgrown' {
+    const { budget, limitBytes } = this.#options;
+    let result: 'held' | 'outgrown' = 'held';
+    if (this.#state === 'whole' && this.#heldBytes + chunk.length <= limitBytes && budget.take(chunk.length)) {
+      this.#hold(chunk, completes);
+    } else {
+      if (this.#state === 'whole') result = 'outgrown';
+      this.#state = 'window';
+      budget.takeAnyway(chunk.length);
+      this.#hold(chunk, completes);
     }
-    this.#chunks.push(chunk);
-    return true;
+    for (const reader of this.#readers.values()) this.#pump(reader);
+    this.#trim();
+    if (this.#state === 'window' && this.#heldBytes >= Math.min(limitBytes, WINDOW_BYTES)) this.#beFull();
+    return result;
   }
 
-  /** The whole response; to be called at the upstream's end of message. */
-  finish(trailers: readonly string[]): SharedResponse {
-    const content = this.#chunks.length === 1 ? (this.#chunks[0] as Buffer) : Buffer.concat(this.#chunks, this.#bytes);
-    return {
-      status: this.#status,
-      reason: this.#reason,
-      fields: this.#fields,
-      content,
-      trailers,
-      vary: this.#vary,
-    };
+  /** Gives the content to a caller whose answer has begun, from its first byte on. Only while the record is whole. */
+  attach(caller: Caller): void {
+    if (caller.gone) return;
+    const reader: Reader = { caller, next: 0, state: 'reading', heldUpMs: 0, progressAtMs: performance.now() };
+    this.#readers.set(caller, reader);
+    this.#pump(reader);
+  }
+
+  /** Whoever has left is not read to any more. */
+  detach(caller: Caller): void {
+    if (!this.#readers.delete(caller)) return;
+    this.#trim();
+    this.#options.onReaderGone();
+  }
+
+  /** The whole response, at the upstream's end of message; null when it is not held whole. */
+  response(trailers: readonly string[]): SharedResponse | null {
+    if (this.#state !== 'whole') return null;
+    const content = this.#chunks.length === 1 ? (this.#chunks[0] as Buffer) : Buffer.concat(this.#chunks);
+    return { ...this.head, content, trailers };
+  }
+
+  /** Lets everybody come to the end. */
+  conclude(trailers: readonly string[]): void {
+    if (this.#state === 'failed' || this.#state === 'concluded') return;
+    this.#state = 'concluded';
+    this.#trailers = trailers;
+    this.#stopTimer();
+    for (const reader of [...this.#readers.values()]) this.#pump(reader);
+    this.#trim();
+    this.#watchStalled();
+  }
+
+  /** The end will not come: whoever has begun is cut. */
+  fail(): void {
+    if (this.#state === 'failed' || this.#state === 'concluded') return;
+    this.#state = 'failed';
+    this.#stopTimer();
+    const readers = [...this.#readers.keys()];
+    this.#readers.clear();
+    this.#trim();
+    for (const caller of readers) caller.cut();
+  }
+
+  #hold(chunk: Buffer, completes: boolean): void {
+    this.#chunks.push(chunk);
+    this.#heldBytes += chunk.length;
+    this.#completed = completes;
+    // A whole answer is to be seen only when it is settled: its head need not go out before.
+    if (completes) for (const { caller } of this.#readers.values()) caller.hold();
+  }
+
+  #pump(reader: Reader): void {
+    const { caller } = reader;
+    const end = this.#first + this.#chunks.length;
+    const last = this.#completed ? end - 1 : end;
+    while (reader.state === 'reading' && reader.next < last) {
+      const chunk = this.#chunks[reader.next - this.#first] as Buffer;
+      reader.next += 1;
+      reader.progressAtMs = performance.now();
+      if (caller.write(chunk)) continue;
+      reader.state = 'blocked';
+      caller.whenDrained(() => this.#drained(reader));
+    }
+    if (reader.next < last) return;
+    reader.heldUpMs = 0;
+    if (this.#state !== 'concluded' || reader.state === 'blocked') return;
+    this.#readers.delete(caller);
+    caller.end(this.#completed ? (this.#chunks.at(-1) as Buffer) : null, this.#trailers);
+  }
+
+  #drained(reader: Reader): void {
+    if (this.#readers.get(reader.caller) !== reader) return;
+    reader.state = 'reading';
+    this.#pump(reader);
+    this.#trim();
+  }
+
+  /** Lets go of what nobody will read: of a window what the slowest has read, of a record that is over everything. */
+  #trim(): void {
+    if (this.#state === 'whole') return;
+    const end = this.#first + this.#chunks.length;
+    let needed = this.#state === 'window' && this.#completed ? end - 1 : end;
+    for (const { next } of this.#readers.values()) needed = Math.min(needed, next);
+    const dropped = this.#chunks.splice(0, needed - this.#first);
+    this.#first = needed;
+    const bytes = dropped.reduce((sum, chunk) => sum + chunk.length, 0);
+    this.#heldBytes -= bytes;
+    this.#options.budget.giveBack(bytes);
+    if (this.#readers.size === 0 && this.#state !== 'window') this.#stopTimer();
+    if (this.full && this.#heldBytes < Math.min(this.#options.limitBytes, WINDOW_BYTES)) this.#haveRoom();
+  }
+
+  #beFull(): void {
+    if (this.#fullSinceMs !== null) return;
+    const slowest = this.#slowest();
+    if (slowest === null) return;
+    this.#fullSinceMs = performance.now();
+    this.#stopTimer();
+    const leftMs = Math.max(0, this.#options.stallMs - slowest.heldUpMs);
+    if (leftMs === Number.POSITIVE_INFINITY) return;
+    this.#timer = setTimeout(() => this.#cutSlowest(slowest), leftMs);
+  }
+
+  /** Alone it holds up nobody; with others they have waited for it long enough. */
+  #cutSlowest(slowest: Reader): void {
+    if (this.#readers.size > 1 && this.#readers.get(slowest.caller) === slowest) this.#cut(slowest);
+  }
+
+  #haveRoom(): void {
+    const fullMs = performance.now() - (this.#fullSinceMs as number);
+    this.#fullSinceMs = null;
+    this.#stopTimer();
+    const slowest = this.#slowest();
+    if (slowest !== null && slowest.next < this.#first + this.#chunks.length) slowest.heldUpMs += fullMs;
+    if (this.#state === 'window') this.#options.onRoom();
+  }
+
+  #slowest(): Reader | null {
+    let slowest: Reader | null = null;
+    for (const reader of this.#readers.values()) {
+      if (slowest === null || reader.next < slowest.next) slowest = reader;
+    }
+    return slowest;
+  }
+
+  /** A response that is over is not held for somebody who reads nothing of it. */
+  #watchStalled(): void {
+    if (this.#readers.size === 0) return;
+    this.#timer = setTimeout(() => {
+      const since = performance.now() - OVER_STALL_MS;
+      for (const reader of [...this.#readers.values()]) if (reader.progressAtMs <= since) this.#cut(reader);
+      this.#watchStalled();
+    }, OVER_STALL_MS);
+  }
+
+  #cut({ caller }: Reader): void {
+    this.#readers.delete(caller);
+    caller.cut();
+    this.#trim();
+    this.#options.onReaderGone();
+  }
+
+  #stopTimer(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
   }
 }

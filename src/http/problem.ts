@@ -33,6 +33,7 @@ const PROBLEMS: Readonly<Record<ProblemCode, Entry>> = {
   'bad-upstream-response': entry(502, 'The upstream sent a response that cannot be read', 'http_protocol_error'),
   'bad-request': entry(400, 'The request cannot be read in one way only', 'http_request_error'),
   'internal-error': entry(500, 'The gateway failed', 'proxy_internal_error'),
+  overloaded: entry(503, 'Too many requests wait for this response', 'connection_limit_reached', true),
   draining: entry(503, 'The gateway is stopping', 'connection_limit_reached', true),
 };
 

@@ -38,6 +38,8 @@ function coalesce(key: readonly KeyPart[], change: Partial<CoalescePolicy> = {})
     pollMs: 500,
     keep: { kind: 'by-method' },
     maxSharedBytes: 8_388_608,
+    maxFollowers: 10_000,
+    stallMs: 10_000,
     onLeaderFailure: { kind: 'fail' },
     onUnshareable: 'by-method',
     ...change,

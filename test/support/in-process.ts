@@ -7,6 +7,7 @@ import type { Report } from '../../src/exchange/caller.js';
 import { Flights } from '../../src/exchange/flights.js';
 import { handle } from '../../src/exchange/handle.js';
 import { Leaders } from '../../src/exchange/leaders.js';
+import { MemoryBudget } from '../../src/exchange/memory-budget.js';
 import type { ExchangeObserver } from '../../src/exchange/observer.js';
 import { Turns } from '../../src/exchange/turns.js';
 import { Listener } from '../../src/server/listener.js';
@@ -62,7 +63,7 @@ export async function startInProcess(
   };
   const local = new MemoryStore({ maxMemoryBytes: 1_048_576 });
   const upstreamOf = () => upstream;
-  const leaders = new Leaders({ upstreamOf, observer });
+  const leaders = new Leaders({ upstreamOf, observer, budget: new MemoryBudget(64 * 1_048_576) });
   const flights = new Flights({ store: options.store, local, leaders, upstreamOf, observer, newFlightId });
   const turns = new Turns({ store: options.store, local, leaders, upstreamOf, observer });
   const rules = compileRules(options.rules);

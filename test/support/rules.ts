@@ -22,6 +22,8 @@ export function coalescePolicy(changes: Partial<CoalescePolicy> = {}): CoalesceP
     pollMs: 500,
     keep: { kind: 'by-method' },
     maxSharedBytes: 8 * 1_048_576,
+    maxFollowers: 10_000,
+    stallMs: 10_000,
     onLeaderFailure: { kind: 'fail' },
     onUnshareable: 'by-method',
     ...changes,
