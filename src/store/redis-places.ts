@@ -20,8 +20,11 @@ export type Looked =
   /** `endingMs`: time until the next turn of the key expires, infinite without one. */
   | { readonly kind: 'places'; readonly endingMs: number; readonly each: readonly ('waiting' | 'gone' | Turn)[] };
 
+/** `endingMs`: time until the next turn of the key expires, for who has to wait; infinite otherwise. */
+export type EnteredPlace = { readonly entered: Entered; readonly endingMs: number };
+
 export type PlacesOptions = {
-  readonly enter: (request: PlaceRequest) => Promise<Entered>;
+  readonly enter: (request: PlaceRequest) => Promise<EnteredPlace>;
   /** Null: the server did not answer. */
   readonly look: (key: string, places: readonly PlaceRequest[]) => Promise<Looked | null>;
   readonly renew: (lease: Lease) => Promise<Held>;
@@ -82,10 +85,10 @@ export class Places {
   }
 
   /** Looks after a place that was just given. */
-  add(request: PlaceRequest): void {
+  add(request: PlaceRequest, endingMs: number): void {
     const place: Place = { id: request.flight, request, waiter: null, pollMs: Number.POSITIVE_INFINITY, result: null };
     this.#places.set(request.flight, place);
-    this.#lookAfter(place);
+    this.#lookAfter(place, endingMs);
   }
 
   /** As `Queue.turn` says. */
@@ -159,7 +162,7 @@ export class Places {
   }
 
   /** Puts a place among those that are looked after, unless its turn has come already. */
-  #lookAfter(place: Place): void {
+  #lookAfter(place: Place, endingMs: number): void {
     const { key, flight } = place.request;
     let group = this.#groups.get(key);
     if (group === undefined) {
@@ -176,7 +179,7 @@ export class Places {
     group.places.set(flight, place);
     this.#standing.set(flight, group);
     const early = this.#early.get(flight);
-    if (early === undefined) return this.#schedule(group);
+    if (early === undefined) return this.#schedule(group, endingMs);
     this.#early.delete(flight);
     this.#called(flight, early);
   }
@@ -229,13 +232,14 @@ export class Places {
         place.request = { ...place.request, flight: newFlightId() };
         const { request } = place;
         let entered: Entered | null = null;
+        let endingMs = Number.POSITIVE_INFINITY;
         try {
-          entered = await this.#options.enter(request);
+          ({ entered, endingMs } = await this.#options.enter(request));
         } catch {
           // Looked after as if it were there: the look finds that it is not, when the server is back.
         }
         if (this.#isLeft(place)) return this.#options.giveUp(request);
-        if (entered === null || entered.kind === 'queued') this.#lookAfter(place);
+        if (entered === null || entered.kind === 'queued') this.#lookAfter(place, endingMs);
         else this.#tell(place, entered);
       }),
     );

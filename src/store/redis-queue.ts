@@ -11,7 +11,7 @@ import type { WaitOptions } from './leases.js';
 import type { Entered, NoTurn, PlaceRequest, Queue, Turn } from './queue.js';
 import { type Answer, answered, heldOrLost, type ScriptedRedis } from './redis-link.js';
 import type { Owed } from './redis-owed.js';
-import { type Looked, Places, turnBy } from './redis-places.js';
+import { type EnteredPlace, type Looked, Places, turnBy } from './redis-places.js';
 import { StoreUnavailable } from './store.js';
 
 export type RedisQueueOptions = {
@@ -44,8 +44,8 @@ export class RedisQueue implements Queue {
 
   async enter(request: PlaceRequest): Promise<Entered> {
     this.#options.owed.cancel(request.flight);
-    const entered = await this.#enter(request);
-    if (entered.kind === 'queued') this.#places.add(request);
+    const { entered, endingMs } = await this.#enter(request);
+    if (entered.kind === 'queued') this.#places.add(request, endingMs);
     return entered;
   }
 
@@ -94,7 +94,7 @@ export class RedisQueue implements Queue {
     this.#places.close();
   }
 
-  async #enter(request: PlaceRequest): Promise<Entered> {
+  async #enter(request: PlaceRequest): Promise<EnteredPlace> {
     const { key, flight, leaseMs, holdMs, route, concurrency, maxQueue } = request;
     const askedAtMs = performance.now();
     const answer = await this.#ask(
@@ -112,15 +112,19 @@ export class RedisQueue implements Queue {
     );
     if (answer.kind === 'uncertain') this.#owe(request, this.#memberOf(request));
     const [kind, first, second] = answered(answer) as readonly [Buffer, ...(Buffer | number)[]];
+    const endingMs = Number.POSITIVE_INFINITY;
     switch (String(kind)) {
       case 'T':
-        return turnBy(request, String(first), String(second));
+        return { entered: turnBy(request, String(first), String(second)), endingMs };
       case 'Q':
-        return { kind: 'queued', place: request };
+        return { entered: { kind: 'queued', place: request }, endingMs: first as number };
       case 'N':
-        return { kind: 'full', leaseLeftMs: Math.max(0, first as number), ageMs: second as number };
+        return {
+          entered: { kind: 'full', leaseLeftMs: Math.max(0, first as number), ageMs: second as number },
+          endingMs,
+        };
       case 'U':
-        return { kind: 'unknown', ttlMs: Math.max(0, first as number) };
+        return { entered: { kind: 'unknown', ttlMs: Math.max(0, first as number) }, endingMs };
       default:
         throw new StoreUnavailable('the place was given up after an outage; ask with a new flight id');
     }

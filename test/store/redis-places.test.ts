@@ -40,7 +40,7 @@ function scene(t: Test) {
   const places = new Places({
     enter: async (place) => {
       asked.entered.push(place);
-      return server.enter(place);
+      return { entered: server.enter(place), endingMs: Number.POSITIVE_INFINITY };
     },
     look: async (_key, all) => {
       asked.looks += 1;
@@ -61,7 +61,7 @@ function scene(t: Test) {
 t.test('a push that comes before the answer that gives the place', async (t) => {
   const { places, turn, asked } = scene(t);
   places.push(grant('first', 7, IN_TIME()));
-  places.add(request());
+  places.add(request(), Number.POSITIVE_INFINITY);
   t.match(await turn(), { kind: 'turn', lease: { flight: 'first', fence: 7 } });
   t.equal(asked.looks, 0);
 });
@@ -69,7 +69,7 @@ t.test('a push that comes before the answer that gives the place', async (t) => 
 t.test('a turn whose promise has passed is not used: another place is asked for, under another id', async (t) => {
   const { places, turn, asked, server } = scene(t);
   server.enter = (place) => turnBy(place, '9', IN_TIME());
-  places.add(request());
+  places.add(request(), Number.POSITIVE_INFINITY);
   const wait = turn();
   places.push(grant('first', 7, String(Math.floor(performance.now()) - 1)));
   const got = await wait;
@@ -80,7 +80,7 @@ t.test('a turn whose promise has passed is not used: another place is asked for,
 
 t.test('what is said of a place that was lost cannot be taken for the place that followed it', async (t) => {
   const { places, turn, asked, server } = scene(t);
-  places.add(request());
+  places.add(request(), Number.POSITIVE_INFINITY);
   const wait = turn();
   server.look = (all) => ({ kind: 'places', endingMs: 1e9, each: all.map(() => 'gone') });
   places.listening();
@@ -96,7 +96,7 @@ t.test('what is said of a place that was lost cannot be taken for the place that
 t.test('a turn that can be held is renewed before it is used, and asked for again when that fails', async (t) => {
   const { places, turn, asked, server } = scene(t);
   const holding = request({ holdMs: 60_000 });
-  places.add(holding);
+  places.add(holding, Number.POSITIVE_INFINITY);
   const wait = turn(holding);
   server.renew = async () => 'lost';
   server.enter = (place) => turnBy(place, '9', IN_TIME());
@@ -110,7 +110,7 @@ t.test('who leaves while its turn is being taken gives it up', async (t) => {
   const gate = new Gate();
   server.renew = () => gate.opened.then(() => 'held' as const);
   const holding = request({ holdMs: 60_000 });
-  places.add(holding);
+  places.add(holding, Number.POSITIVE_INFINITY);
   const gone = new AbortController();
   const wait = turn(holding, gone.signal);
   places.push(grant('first', 7, IN_TIME()));
@@ -124,7 +124,7 @@ t.test('who leaves while its turn is being taken gives it up', async (t) => {
 
 t.test('who leaves while a lost place is asked for again gives up the new one too', async (t) => {
   const { places, turn, asked, server } = scene(t);
-  places.add(request());
+  places.add(request(), Number.POSITIVE_INFINITY);
   const gone = new AbortController();
   const wait = turn(request(), gone.signal);
   server.look = (all) => ({ kind: 'places', endingMs: 1e9, each: all.map(() => 'gone') });
@@ -140,7 +140,7 @@ t.test('who leaves while a lost place is asked for again gives up the new one to
 
 t.test('a server that does not answer ends no wait', async (t) => {
   const { places, turn, server, asked } = scene(t);
-  places.add(request({ leaseMs: 60 }));
+  places.add(request({ leaseMs: 60 }), Number.POSITIVE_INFINITY);
   const wait = turn();
   server.look = () => null;
   await eventually('it is asked several times', () => asked.looks >= 3);
@@ -150,7 +150,7 @@ t.test('a server that does not answer ends no wait', async (t) => {
 
 t.test('a blocked queue is looked at, not believed: what was so need not be so now', async (t) => {
   const { places, turn, server, asked } = scene(t);
-  places.add(request());
+  places.add(request(), Number.POSITIVE_INFINITY);
   const wait = turn();
   places.push(Buffer.from('b\x03key', 'latin1'));
   await eventually('it is looked at', () => asked.looks === 1);
@@ -164,7 +164,7 @@ t.test('places that keep coming do not put off the look at those that are there'
   const { places, asked } = scene(t);
   const end = performance.now() + 5_000;
   for (let i = 0; asked.looks === 0 && performance.now() < end; i += 1) {
-    places.add(request({ flight: `flight ${i}`, leaseMs: 300 }));
+    places.add(request({ flight: `flight ${i}`, leaseMs: 300 }), Number.POSITIVE_INFINITY);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
   t.ok(asked.looks > 0);

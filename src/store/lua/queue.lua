@@ -12,7 +12,7 @@
 --
 --   'enter', flight, process, lease ms, token, hold ms, route, concurrency, most places
 --     'T', fence, token           the turn is the asker's, now or since an earlier try
---     'Q'                         it has a place
+--     'Q', time ms                it has a place; time until the next turn expires
 --     'N', lease left ms, age ms  there are as many places as there may be; of the turn that ends first
 --     'U', time left ms           outcomes that nobody knows have every turn
 --     'E'                         the flight was given up
@@ -233,7 +233,7 @@ local function enter()
       return { 'N', math.floor((ending.ends - now) / 1000), math.max(0, math.floor((now - ending.start) / 1000)) }
     end
   end
-  return { 'Q' }
+  return { 'Q', math.ceil((first().ends - now) / 1000) }
 end
 
 local function look()
