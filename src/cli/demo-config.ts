@@ -24,6 +24,8 @@ const REFRESH: CoalescePolicy = {
   pollMs: 500,
   keep: { kind: 'fixed', keepMs: 5_000 },
   maxSharedBytes: 8_388_608,
+  maxFollowers: 10_000,
+  stallMs: 10_000,
   onLeaderFailure: { kind: 'fail' },
   onUnshareable: 'by-method',
 };
