@@ -83,7 +83,7 @@ function reasonFault(world: World, rule: RouteRule, view: View): string | null {
     case 'outcome-unknown':
       return own !== undefined || failed(world, view).length > 0 ? null : 'no outcome is unknown';
     case 'leader-failed':
-      return failed(world, view).length > 0 ? null : 'no leader has failed';
+      return failed(world, view).length > 0 || leaderLeft(world, view) ? null : 'no leader has failed';
     case 'store-unavailable':
       return 'the store was there';
     case 'upstream-unreachable':
@@ -120,16 +120,29 @@ function failed(world: World, view: View): Execution[] {
     );
 }
 
+/** A leader whose client leaves before anything is sent gives the key back: to followers elsewhere it has failed. */
+function leaderLeft(world: World, view: View): boolean {
+  return othersBefore(world, view).some(({ how, endMs }) => how === 'left' && endMs + SLACK_MS >= view.startMs);
+}
+
 /** What is said when nothing is under way and nothing broken: only what is held for longer can be in the way. */
 function stuckFault(world: World, rule: RouteRule, view: View): string | null {
   const { problem } = view;
   if (problem === 'key-reused') return null;
   if (problem !== 'outcome-unknown' || rule.unknownForMs === 0) return 'its key should be free';
+  return mayBeHeld(world, view) ? null : 'nothing was sent whose outcome is unknown';
+}
+
+/**
+ * Whether something of this key was sent without an answer, or with one that the store may not have heard of. A claim of
+ * a gateway that died or stood still before it sent anything is held like any other; a claim that was only lost on its
+ * way to the store or back is given up as soon as the store answers.
+ */
+function mayBeHeld(world: World, view: View): boolean {
   const calls = world.executionsOf(view.path);
-  const [first] = world.viewsOf(view.path);
-  // A claim of a gateway that died before it sent anything is held like any other.
-  const mayBeHeld = calls.some(({ how }) => how !== 'answered') || world.troubled('any', first!.startMs, view.startMs);
-  return mayBeHeld ? null : 'no outcome is unknown';
+  if (calls.some(({ how }) => how !== 'answered')) return true;
+  const sinceMs = world.viewsOf(view.path)[0]!.startMs;
+  return calls.length > 0 ? world.troubled('any', sinceMs, view.startMs) : world.stoodStill(sinceMs, view.startMs);
 }
 
 /** Trouble anywhere until the request ended, from so long before as it can have an effect on it. */

@@ -259,6 +259,25 @@ finds(
   /should be free/,
 );
 
+finds(
+  'an outcome that is held of a claim that was only lost',
+  {
+    views: [
+      problem('once', 'a', 'outcome-unknown', { afterwards: true, ...later(4_000) }),
+      view('once', 'b', { how: 'left' }),
+    ],
+    troubles: [{ ...trouble(0, 5, 200), what: 'drop-reply' }],
+  },
+  /nothing was sent/,
+);
+passes('an outcome that is held of a gateway that was stopped', {
+  views: [
+    problem('once', 'a', 'outcome-unknown', { afterwards: true, ...later(4_000) }),
+    view('once', 'b', { how: 'left' }),
+  ],
+  troubles: [trouble(0, 5, 200)],
+});
+
 const leftover = (changes: Partial<Leftover>): Partial<Seen> => ({
   leftovers: [{ name: 's1:{x}', route: 'once', state: 'd', ttlMs: 30_000, ...changes }],
 });

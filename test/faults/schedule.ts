@@ -70,10 +70,16 @@ export function scheduleOf(seed: number): Schedule {
   ] as const);
   const processes = random.whole(2, 3);
   const requests = Array.from({ length: GROUPS }, () => groupOf(random, processes)).flat();
-  requests.sort((one, other) => one.atMs - other.atMs);
   const steps: Record<string, Step[]> = {};
   for (const { path } of requests) steps[path] ??= Array.from({ length: STEPS }, () => stepOf(random));
-  return { seed, kind, processes, requests, faults: faultsOf(random, kind, processes), steps };
+  const faults = faultsOf(random, kind, processes);
+  for (const fault of faults) {
+    if (fault.kind === 'kill' || fault.kind === 'stop' || (fault.kind === 'black-hole' && fault.forMs > LEASE_MS)) {
+      requests.push(...chaseOf(random, fault, processes, steps));
+    }
+  }
+  requests.sort((one, other) => one.atMs - other.atMs);
+  return { seed, kind, processes, requests, faults, steps };
 }
 
 /** Some requests of one key, close together. */
@@ -92,6 +98,39 @@ function groupOf(random: Random, processes: number): RequestPlan[] {
     gateway: random.whole(0, processes - 1),
     leavesAfterMs: random.chance(0.12) ? random.whole(0, 60) : null,
   }));
+}
+
+/**
+ * What chance seldom brings: a leader is cut off from its key while its call runs, another one takes the key when the
+ * lease has passed, and the first one comes back while the second one's call runs.
+ */
+function chaseOf(
+  random: Random,
+  { atMs, gateway, forMs }: { readonly atMs: number; readonly gateway: number; readonly forMs: number },
+  processes: number,
+  steps: Record<string, Step[]>,
+): RequestPlan[] {
+  const answer = (afterMs: number): Step => ({ kind: 'answers', afterMs, status: 200, bytes: 100 });
+  return ROUTES.flatMap(({ name }) => {
+    const path = `/${name}/chase-${atMs}-${gateway}`;
+    steps[path] = [answer(random.whole(50, 2 * LEASE_MS)), answer(random.whole(LEASE_MS, 2 * LEASE_MS)), answer(300)];
+    const others = (gateway + 1 + random.whole(0, processes - 2)) % processes;
+    const ask = (at: number, by: number) => ({
+      atMs: atMs + at,
+      route: name,
+      path,
+      body: 'A',
+      gateway: by,
+      leavesAfterMs: null,
+    });
+    const back = Math.max(forMs, LEASE_MS + 200);
+    return [
+      ask(-random.whole(20, 60), gateway),
+      ask(LEASE_MS / 2, others),
+      ask(LEASE_MS + random.whole(20, 100), others),
+      ...[20, 150, 400].map((afterMs) => ask(back + afterMs, random.chance(0.7) ? others : gateway)),
+    ];
+  });
 }
 
 function stepOf(random: Random): Step {

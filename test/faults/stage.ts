@@ -20,10 +20,10 @@ import type { Leftover, Trouble } from './seen.js';
 
 const PROBE_EVERY_MS = 150;
 /** An answer that takes longer tells of a process that stood still. */
-const PROMPT_MS = { gateway: 150, store: 100 };
+const PROMPT_MS = { gateway: 200, store: 150 };
 /** Our own timer comes as often, and this much late when the whole machine stood still. */
 const BEAT_MS = 50;
-const LATE_BEAT_MS = 100;
+const LATE_BEAT_MS = 150;
 /** How long a reply that is to be lost is waited for. */
 const REPLY_MS = 1_500;
 /** Until a packet that comes late has been taken. */

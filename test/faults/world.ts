@@ -9,6 +9,7 @@ import type { Execution, Seen, View } from './seen.js';
 
 /** After a trouble its effects go on for so long: reconnecting, a settlement that is tried again. */
 const AFTERMATH_MS = 600;
+const STANDSTILLS: readonly string[] = ['kill', 'stop', 'slow', 'refuse-upstream'];
 
 export class World {
   readonly #views = new Map<string, View>();
@@ -56,6 +57,13 @@ export class World {
         (gateway === 'any' || trouble.gateway === 'all' || trouble.gateway === gateway) &&
         trouble.fromMs <= toMs &&
         trouble.toMs + AFTERMATH_MS >= fromMs,
+    );
+  }
+
+  /** Whether any gateway was killed or stopped between the two, or may have sent what the upstream did not get to read. */
+  stoodStill(fromMs: number, toMs: number): boolean {
+    return this.seen.troubles.some(
+      ({ what, ...trouble }) => STANDSTILLS.includes(what) && trouble.fromMs <= toMs && trouble.toMs >= fromMs,
     );
   }
 
