@@ -5,7 +5,7 @@
  * - An answer of the upstream's is the logged answer of the request's own call (leader), or of a call of its key (all
  *   others), equal by status and content; of a route with fingerprints, of a call with its own body.
  * - A follower's answer ended after the request began; a kept one not longer before it than `keep`. A gateway that stood
- *   still may hand on what it had not read yet.
+ *   still may hand on what it had not read yet. A flight that has lost its key is joined by nobody.
  * - The gateway's own answers have a reason in the logs: somebody has the key, another body was there first, something
  *   was sent without an answer. Where there was trouble, that is the reason.
  * - When everything is over and whole again, a key that nothing holds is free.
@@ -18,7 +18,7 @@ import { ruleOf, viewText, type World } from './world.js';
 /** How long after its last visible sign a flight may still have its key, and a log be late. */
 const SLACK_MS = 400;
 /** Problems that any route with a policy may answer. */
-const COMMON = ['outcome-unknown', 'upstream-unreachable', 'upstream-timeout', 'store-unavailable'];
+const COMMON = ['outcome-unknown', 'upstream-unreachable', 'upstream-timeout', 'store-unavailable', 'leader-failed'];
 
 export function answerFaults(world: World): string[] {
   return world.seen.views.flatMap((view) => {
@@ -60,12 +60,25 @@ function givenFault(world: World, rule: RouteRule, view: View): string | null {
   if (fitting.length === 0) return 'the answer of another body';
   if (fitting.every((call) => rule.once && rule.freeing.includes(call.status)))
     return 'replayed, though it freed the key';
+  if (fitting.every((call) => superseded(world, rule, call, view)))
+    return 'the answer of a flight that had lost the key';
   const keptMs = cacheStatus.includes('collapsed') ? 0 : rule.keepMs;
   const recent = fitting.some(
     (call) =>
       call.endMs >= view.startMs - keptMs - SLACK_MS || world.troubled(world.gatewayOf(call), call.endMs, view.startMs),
   );
   return recent ? null : 'an answer from before its time';
+}
+
+/**
+ * Whether somebody else had the key before the request came: who lost it is not joined any more. A route that goes on
+ * without the store cannot know.
+ */
+function superseded(world: World, rule: RouteRule, call: Execution, view: View): boolean {
+  if (rule.local || world.forgot(call.startMs - SLACK_MS, view.endMs)) return false;
+  return world
+    .executionsOf(view.path)
+    .some((later) => later.fence > call.fence && later.startMs < view.startMs && call.endMs > later.startMs);
 }
 
 /** Why the gateway may not have said this; null when it may. */

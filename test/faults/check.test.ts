@@ -215,6 +215,19 @@ finds(
   /though it was forwarded/,
 );
 
+finds(
+  'a follower of a flight that has lost the key',
+  {
+    executions: [call('strict', 'a', { endMs: 1_900 }), call('strict', 'b', later(1_000, 2_000))],
+    views: [
+      view('strict', 'a', { endMs: 1_910 }),
+      view('strict', 'b', { gateway: 1, ...later(990, 2_010) }),
+      view('strict', 'c', { ...later(1_500, 1_910), answer: '200 a', cacheStatus: COLLAPSED }),
+    ],
+    troubles: [trouble(0, 20, 1_400)],
+  },
+  /had lost the key/,
+);
 finds('a request that hangs', { views: [view('lock', 'a', { how: 'hung' })] }, /neither an answer nor an end/);
 finds('a cut connection for nothing', { views: [view('lock', 'a', { how: 'cut' })] }, /no call failed/);
 finds('no connection for nothing', { views: [view('lock', 'a', { how: 'refused' })] }, /no connection/);

@@ -56,7 +56,7 @@ const COALESCE = {
   policy: 'coalesce',
   local: true,
   waitMs: 3_000,
-  refusals: ['leader-failed', 'wait-timeout'],
+  refusals: ['wait-timeout'],
 } as const;
 const REPLAY = {
   ...BASE,
@@ -67,7 +67,7 @@ const REPLAY = {
   unkeptFrom: 1_000,
   unknownForMs: LONG_MS,
   freeing: [401, 407, 408, 421, 425, 429, 503],
-  refusals: ['in-flight', 'key-reused', 'leader-failed'],
+  refusals: ['in-flight', 'key-reused'],
 } as const;
 
 const BY_PATH = 'key: [ { request: path } ]';

@@ -113,7 +113,7 @@ function chaseOf(
   const answer = (afterMs: number): Step => ({ kind: 'answers', afterMs, status: 200, bytes: 100 });
   return ROUTES.flatMap(({ name }) => {
     const path = `/${name}/chase-${atMs}-${gateway}`;
-    steps[path] = [answer(random.whole(50, 2 * LEASE_MS)), answer(random.whole(LEASE_MS, 2 * LEASE_MS)), answer(300)];
+    steps[path] = [answer(random.whole(200, 2 * LEASE_MS)), answer(random.whole(LEASE_MS, 2 * LEASE_MS)), answer(300)];
     const others = (gateway + 1 + random.whole(0, processes - 2)) % processes;
     const ask = (at: number, by: number) => ({
       atMs: atMs + at,
@@ -125,7 +125,7 @@ function chaseOf(
     });
     const back = Math.max(forMs, LEASE_MS + 200);
     return [
-      ask(-random.whole(20, 60), gateway),
+      ask(-random.whole(100, 250), gateway),
       ask(LEASE_MS / 2, others),
       ask(LEASE_MS + random.whole(20, 100), others),
       ...[20, 150, 400].map((afterMs) => ask(back + afterMs, random.chance(0.7) ? others : gateway)),

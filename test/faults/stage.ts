@@ -26,6 +26,8 @@ const BEAT_MS = 50;
 const LATE_BEAT_MS = 150;
 /** How long a reply that is to be lost is waited for. */
 const REPLY_MS = 1_500;
+/** What no request contains. */
+const NEVER = `\u0000never\u0000`;
 /** Until a packet that comes late has been taken. */
 const TAKEN_MS = 50;
 
@@ -75,9 +77,11 @@ export class Stage {
           this.gateway(fault.gateway).resume();
         });
       case 'drop-reply':
-        return this.#during(kind, fault.gateway, () =>
-          Promise.race([this.#proxies[fault.gateway]!.loseReplyTo(`${this.prefix}:{`), delay(REPLY_MS)]),
-        );
+        return this.#during(kind, fault.gateway, async () => {
+          const proxy = this.#proxies[fault.gateway]!;
+          await Promise.race([proxy.loseReplyTo(`${this.prefix}:{`), delay(REPLY_MS)]);
+          void proxy.loseReplyTo(NEVER);
+        });
       case 'black-hole':
       case 'slow-network':
       case 'late-packet':

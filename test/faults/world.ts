@@ -17,11 +17,11 @@ export class World {
   readonly #byRequest = new Map<string, Execution[]>();
 
   constructor(readonly seen: Seen) {
-    for (const view of seen.views) {
+    for (const view of [...seen.views].sort(byStart)) {
       this.#views.set(view.request, view);
       this.#of(view.path).views.push(view);
     }
-    for (const execution of [...seen.executions].sort((one, other) => one.startMs - other.startMs)) {
+    for (const execution of [...seen.executions].sort(byStart)) {
       this.#of(execution.path).executions.push(execution);
       this.#byRequest.set(execution.request, [...this.executionsFor(execution.request), execution]);
     }
@@ -36,6 +36,7 @@ export class World {
     return this.#of(path).executions;
   }
 
+  /** In order of their start. */
   viewsOf(path: string): readonly View[] {
     return this.#of(path).views;
   }
@@ -86,6 +87,10 @@ export function ruleOf(route: string): RouteRule {
   const rule = ROUTES.find(({ name }) => name === route);
   if (rule === undefined) throw new Error(`no route ${route}`);
   return rule;
+}
+
+function byStart(one: { startMs: number }, other: { startMs: number }): number {
+  return one.startMs - other.startMs;
 }
 
 /** A call in words. */
