@@ -141,7 +141,8 @@ function leaderLeft(world: World, view: View): boolean {
 /** What is said when nothing is under way and nothing broken: only what is held for longer can be in the way. */
 function stuckFault(world: World, rule: RouteRule, view: View): string | null {
   const { problem } = view;
-  if (problem === 'key-reused') return null;
+  // A machine that stands still just then is no fault of the gateway's.
+  if (problem === 'key-reused' || world.troubled('any', view.startMs, view.endMs)) return null;
   if (problem !== 'outcome-unknown' || rule.unknownForMs === 0) return 'its key should be free';
   return mayBeHeld(world, view) ? null : 'nothing was sent whose outcome is unknown';
 }

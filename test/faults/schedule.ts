@@ -113,7 +113,11 @@ function chaseOf(
   const answer = (afterMs: number): Step => ({ kind: 'answers', afterMs, status: 200, bytes: 100 });
   return ROUTES.flatMap(({ name }) => {
     const path = `/${name}/chase-${atMs}-${gateway}`;
-    steps[path] = [answer(random.whole(200, 2 * LEASE_MS)), answer(random.whole(LEASE_MS, 2 * LEASE_MS)), answer(300)];
+    // Over while it is cut off, or still running when it is back.
+    const firstMs = random.chance(0.5)
+      ? random.whole(200, LEASE_MS + 300)
+      : random.whole(LEASE_MS + 600, 2 * LEASE_MS + 150);
+    steps[path] = [answer(firstMs), answer(random.whole(LEASE_MS, 2 * LEASE_MS)), answer(300)];
     const others = (gateway + 1 + random.whole(0, processes - 2)) % processes;
     const ask = (at: number, by: number) => ({
       atMs: atMs + at,
@@ -128,7 +132,7 @@ function chaseOf(
       ask(-random.whole(100, 250), gateway),
       ask(LEASE_MS / 2, others),
       ask(LEASE_MS + random.whole(20, 100), others),
-      ...[20, 150, 400].map((afterMs) => ask(back + afterMs, random.chance(0.7) ? others : gateway)),
+      ...[20, 150, 400].map((afterMs) => ask(back + afterMs, random.chance(0.5) ? others : gateway)),
     ];
   });
 }
