@@ -14,7 +14,7 @@ import { configOf, type Gateway, type Scope, startGateway } from '../support/gat
 import type { RedisServer } from '../support/redis.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { type StubUpstream, startUpstream } from '../support/upstream.js';
-import { routesYaml, UPSTREAM_MS } from './routes.js';
+import { LEASE_MS, routesYaml, UPSTREAM_MS } from './routes.js';
 import type { Fault, Schedule } from './schedule.js';
 import type { Leftover, Trouble } from './seen.js';
 
@@ -140,8 +140,19 @@ export class Stage {
     return odd;
   }
 
-  /** What is in Redis under this schedule's prefix; it is removed. */
+  /** What is in Redis under this schedule's prefix when no lease runs any more, or should; it is removed. */
   async leftovers(): Promise<Leftover[]> {
+    const leased = `local t = redis.call('TIME')
+      for _, name in ipairs(redis.call('KEYS', ARGV[1])) do
+        if redis.call('TYPE', name).ok == 'hash' then
+          local fields = redis.call('HMGET', name, 's', 'l')
+          if fields[1] == 'f' and tonumber(fields[2]) > t[1] * 1000000 + t[2] then return 1 end
+        end
+      end
+      return 0`;
+    // A claim of the last requests may have been given up by a busy machine, and is paid back a little later.
+    const none = async () => (await this.server.command('EVAL', leased, 0, `${this.prefix}:*`)) === 0;
+    await eventually('no lease running', none, 2 * LEASE_MS).catch(() => {});
     const look = `local all = {}
       for _, name in ipairs(redis.call('KEYS', ARGV[1])) do
         local fields = { false, false }
