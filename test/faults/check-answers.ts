@@ -5,7 +5,8 @@
  * - An answer of the upstream's is the logged answer of the request's own call (leader), or of a call of its key (all
  *   others), equal by status and content; of a route with fingerprints, of a call with its own body.
  * - A follower's answer ended after the request began; a kept one not longer before it than `keep`. A gateway that stood
- *   still may hand on what it had not read yet. A flight that has lost its key is joined by nobody.
+ *   still may hand on what it had not read yet; one that is cut off from the store may not know yet that a flight is
+ *   over. A flight that has lost its key is joined by nobody.
  * - The gateway's own answers have a reason in the logs: somebody has the key, another body was there first, something
  *   was sent without an answer. Where there was trouble, that is the reason.
  * - When everything is over and whole again, a key that nothing holds is free.
@@ -65,7 +66,9 @@ function givenFault(world: World, rule: RouteRule, view: View): string | null {
   const keptMs = cacheStatus.includes('collapsed') ? 0 : rule.keepMs;
   const recent = fitting.some(
     (call) =>
-      call.endMs >= view.startMs - keptMs - SLACK_MS || world.troubled(world.gatewayOf(call), call.endMs, view.startMs),
+      call.endMs >= view.startMs - keptMs - SLACK_MS ||
+      world.troubled(world.gatewayOf(call), call.endMs, view.startMs) ||
+      world.troubled(view.gateway, call.endMs, view.startMs),
   );
   return recent ? null : 'an answer from before its time';
 }
