@@ -104,6 +104,8 @@ export class Metrics {
       release: (lease, options) => timed('release', () => store.release(lease, options)),
       settled: (flight, options) => store.settled(flight, options),
       settle: (key, as) => timed('settle', () => store.settle(key, as)),
+      settleUnknown: (key, flight, as) => timed('settle', () => store.settleUnknown(key, flight, as)),
+      standing: (key, flight) => timed('standing', () => store.standing(key, flight)),
       taken: (options) => timed('taken', () => store.taken(options)),
       ping: () => timed('ping', () => store.ping()),
       open: () => store.open(),

@@ -39,6 +39,7 @@ export type ScriptedRedis = Redis & {
   readonly oneflightLookBuffer: Script;
   readonly oneflightLeaveBuffer: Script;
   readonly oneflightSettleBuffer: Script;
+  readonly oneflightStandingBuffer: Script;
 };
 
 const lua = (file: string) => readFileSync(new URL(`./lua/${file}`, import.meta.url), 'utf8');
@@ -51,6 +52,7 @@ const SCRIPTS = {
   oneflightLook: { lua: lua('look.lua'), numberOfKeys: 2 },
   oneflightLeave: { lua: lua('leave.lua'), numberOfKeys: 1 },
   oneflightSettle: { lua: lua('settle.lua'), numberOfKeys: 2 },
+  oneflightStanding: { lua: lua('standing.lua'), numberOfKeys: 1 },
 };
 
 /** From 20 ms, doubled up to 1 s, the upper half of it at random: a fleet does not come back in step. */
