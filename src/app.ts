@@ -12,6 +12,7 @@ import { compileRules } from './core/match.js';
 import type { Rule } from './core/rule.js';
 import { Flights } from './exchange/flights.js';
 import { handle } from './exchange/handle.js';
+import { Reconciler } from './exchange/reconciler.js';
 import { Metrics } from './observe/metrics.js';
 import { watchExchange } from './observe/watch.js';
 import { Admin, type Readiness } from './server/admin.js';
@@ -44,12 +45,13 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
   const local = new MemoryStore({ maxMemoryBytes: config.store.maxMemoryBytes });
   const store = metrics.watch(openableStore(config.store, local, log));
   const upstreams = new Map([...config.upstreams.values()].map((upstream) => [upstream.name, new Upstream(upstream)]));
-  const upstreamOf = (name: string): Upstream => {
-    const upstream = upstreams.get(name);
-    if (upstream === undefined) throw new Error(`no upstream is named ${name}`);
-    return upstream;
-  };
-  const flights = new Flights({ store, local, upstreamOf, observer, newFlightId });
+  const upstreamOf = (name: string): Upstream => required(upstreams, name);
+  const elsewhere = askedElsewhere(config);
+  const reconciler = new Reconciler({
+    observer,
+    upstreamOf: (name, origin) => (origin === null ? upstreamOf(name) : required(elsewhere, placeOf(name, origin))),
+  });
+  const flights = new Flights({ store, local, upstreamOf, observer, reconciler, newFlightId });
   const handling = {
     rules: compileRules(config.rules),
     unmatched: config.unmatched.kind === 'upstream' ? config.unmatched.name : null,
@@ -81,19 +83,42 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
 
   const closeAdapters = async (): Promise<void> => {
     await admin?.close();
-    await Promise.allSettled([...upstreams.values()].map((upstream) => upstream.destroy()));
+    await Promise.allSettled([...upstreams.values(), ...elsewhere.values()].map((upstream) => upstream.destroy()));
     await Promise.allSettled([store.close(), local.close()]);
   };
   try {
     await Promise.all([store.open(), local.open()]);
     const adminUrl = admin === null ? null : await admin.listen();
     const url = await listener.listen();
-    return { url, adminUrl, close: () => stop(listener, flights, config.drainMs, log).then(closeAdapters) };
+    return { url, adminUrl, close: () => stop(listener, flights, reconciler, config.drainMs, log).then(closeAdapters) };
   } catch (error) {
     await listener.close();
     await closeAdapters();
     throw error;
   }
+}
+
+function required(upstreams: ReadonlyMap<string, Upstream>, name: string): Upstream {
+  const upstream = upstreams.get(name);
+  if (upstream === undefined) throw new Error(`no upstream is named ${name}`);
+  return upstream;
+}
+
+/** Where rules ask about unknown outcomes at a URL of its own, under the deadlines of the rule's upstream. */
+function askedElsewhere({ rules, upstreams }: Config): Map<string, Upstream> {
+  const elsewhere = new Map<string, Upstream>();
+  for (const { upstream, policy } of rules) {
+    const origin = policy.kind === 'pass' ? null : (policy.reconcile?.url.origin ?? null);
+    const like = upstreams.get(upstream);
+    if (origin === null || like === undefined) continue;
+    const name = placeOf(upstream, origin);
+    if (!elsewhere.has(name)) elsewhere.set(name, new Upstream({ ...like, name, url: new URL(origin) }));
+  }
+  return elsewhere;
+}
+
+function placeOf(upstream: string, origin: string): string {
+  return `${upstream} ${origin}`;
 }
 
 /** How long a rule keeps a response that an operator gives for it; null when it keeps none. */
@@ -130,7 +155,13 @@ async function look(store: Store, upstreams: ReadonlyMap<string, Upstream>, drai
 }
 
 /** Drains; what is not over in time is settled as it stands, so that followers elsewhere need not wait for the lease. */
-async function stop(listener: Listener, flights: Flights, drainMs: number, log: Logger): Promise<void> {
+async function stop(
+  listener: Listener,
+  flights: Flights,
+  reconciler: Reconciler,
+  drainMs: number,
+  log: Logger,
+): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
   const overdue = new Promise<'overdue'>((resolve) => {
     timer = setTimeout(resolve, drainMs, 'overdue');
@@ -142,6 +173,8 @@ async function stop(listener: Listener, flights: Flights, drainMs: number, log: 
     .then(() => 'drained' as const);
   const how = await Promise.race([drained, overdue]);
   clearTimeout(timer);
+  // Before what is left becomes unknown: nobody would be there to ask about it.
+  reconciler.stop();
   if (how === 'overdue') {
     log.warn({ flights: flights.leadingCount }, 'drain ended before every request did');
     await flights.stop();

@@ -19,6 +19,7 @@ import { Flight, type FlightListener } from './flight.js';
 import { Leading } from './leading.js';
 import type { ExchangeObserver } from './observer.js';
 import { bypass } from './passing.js';
+import type { Reconciler } from './reconciler.js';
 
 const PLAIN_CONFLICT = { status: 409, retryAfter: { kind: 'computed' } } as const satisfies RejectPolicy['conflict'];
 /** Only policies with a wait follow; this stands for the interval of one that does not. */
@@ -32,6 +33,7 @@ export type FlightsOptions = {
   readonly local: Store;
   readonly upstreamOf: (name: string) => Upstream;
   readonly observer: ExchangeObserver;
+  readonly reconciler: Pick<Reconciler, 'unknown'>;
   readonly newFlightId: () => string;
 };
 
@@ -142,6 +144,7 @@ export class Flights {
       store = this.#options.local;
       claim = await store.claim(request);
     }
+    if (claim.kind === 'unknown') this.#unknown(flight.first(), store, key, claim.flight);
     this.#carryOut(flight, store, decide(policy, claim), claimedAtMs);
   }
 
@@ -187,6 +190,7 @@ export class Flights {
         election: flight.election,
         close: () => this.#close(flight),
         conclude: (settlement) => this.#conclude(flight, settlement),
+        unknown: () => this.#unknown(caller, store, flight.key, lease.flight),
         ended: (latencyMs) => {
           this.#leading.delete(leading);
           if (this.#leading.size === 0) this.#onIdle?.();
@@ -266,6 +270,11 @@ export class Flights {
     const added = keyedPolicyOf(caller).kind === 'replay' ? replayFields(ttlMs) : [];
     if (varyMatches(response.vary, caller.fields)) caller.give(response, ageMs, { kind: 'hit', ttlMs }, added);
     else this.arrive(caller, variantKey(key, response.vary, caller.fields));
+  }
+
+  /** The API itself may know; of a process that is gone, somebody's repeat is what brings the question up. */
+  #unknown(caller: Caller | null, store: Store, key: string, flight: string): void {
+    if (caller !== null) this.#options.reconciler.unknown(caller, keyedPolicyOf(caller), { store, key, flight });
   }
 
   #bypass(caller: Caller, reason: BypassReason): void {

@@ -84,6 +84,7 @@ async function keyed(caller: Caller, policy: KeyedPolicy, located: Located, opti
       if (fingerprintNeedsContent(policy) && !(await hasContent(caller, policy))) return;
       caller.fingerprint = fingerprintOf(policy, viewNow(), secret);
     }
+    caller.keyValue = key.value;
     return options.flights.arrive(caller, key.digest);
   }
   const reason: ProblemCode & `key-${string}` = key.kind === 'missing' ? 'key-missing' : 'key-malformed';

@@ -5,6 +5,7 @@
 
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import { type BypassReason, labelOf, type Outcome } from '../core/outcome.js';
+import type { Reconciled, ReconcileVerdict } from '../core/reconcile.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 
 const WAIT_BUCKETS_S = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
@@ -24,6 +25,16 @@ export class Metrics {
     'unprotected_requests_total',
     'Requests of a rule with a policy that were forwarded without it, by reason.',
     ['route', 'reason'],
+  );
+  readonly #asked = this.#counter(
+    'reconcile_questions_total',
+    'Questions to the API about outcomes that nobody knows, by what the answer said.',
+    ['route', 'verdict'],
+  );
+  readonly #reconciled = this.#counter(
+    'reconciled_total',
+    "Outcomes that nobody knew and that the API's answer settled, by what became of the key.",
+    ['route', 'as'],
   );
   readonly #storeErrors = this.#counter('store_errors_total', 'Questions the store did not answer.', ['operation']);
   readonly #flights = new Gauge({
@@ -82,6 +93,14 @@ export class Metrics {
 
   unsettled(route: string): void {
     this.#unsettled.inc({ route });
+  }
+
+  asked(route: string, verdict: ReconcileVerdict): void {
+    this.#asked.inc({ route, verdict });
+  }
+
+  reconciled(route: string, as: Reconciled['kind']): void {
+    this.#reconciled.inc({ route, as });
   }
 
   /** The same store, measured. Waiting for a settlement is not a question to the store and is not timed. */

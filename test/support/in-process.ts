@@ -54,12 +54,21 @@ export async function startInProcess(
     },
     leaseLost: () => counts.lost++,
     unsettled: () => counts.unsettled++,
+    asked: () => {},
+    reconciled: () => {},
     over: (report) => reports.push(report),
     failed: (error) => failures.push(error),
   };
   const local = new MemoryStore({ maxMemoryBytes: 1_048_576 });
   const upstreamOf = () => upstream;
-  const flights = new Flights({ store: options.store, local, upstreamOf, observer, newFlightId });
+  const flights = new Flights({
+    store: options.store,
+    local,
+    upstreamOf,
+    observer,
+    reconciler: { unknown: () => {} },
+    newFlightId,
+  });
   const rules = compileRules(options.rules);
   const listener = new Listener({
     host: '127.0.0.1',
