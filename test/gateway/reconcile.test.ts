@@ -2,7 +2,7 @@
 
 import t, { type Test } from 'tap';
 import { HIT, isProblem } from '../support/expect.js';
-import { delay, Gate } from '../support/gate.js';
+import { delay, eventually, Gate } from '../support/gate.js';
 import { type Gateway, metricsOf, startGateways } from '../support/gateway.js';
 import { inEachStore } from '../support/stores.js';
 import {
@@ -113,11 +113,23 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
     await settle(t, last, operation, { as: 'response', status: 201, content: 'by word' });
     const before = await said('found', 'done');
     gate.open();
-    while ((await said('found', 'done')) === before) await delay(20);
+    await eventually('the late answer being read', async () => (await said('found', 'done')) > before);
     await delay(3 * EVERY_MS);
     t.equal(operation.questions.length, 1);
     t.equal((await operation.run(last)).text, 'by word');
     t.equal(operation.runs, 1);
+  });
+
+  t.test('an operator settles between two questions: no more are asked', async (t) => {
+    const operation = new Operation(upstream, 'found', 'between');
+    operation.is(runsOnceLost, saying(503));
+    await operation.lose(t, first);
+    await operation.asked(2);
+    await settle(t, last, operation, { as: 'response', status: 201, content: 'by word' });
+    const asked = operation.questions.length;
+    await delay(4 * EVERY_MS);
+    t.ok(operation.questions.length <= asked + 1, 'none but one that was under way');
+    t.equal((await operation.run(last)).text, 'by word');
   });
 
   for (const [status, verdict] of [
@@ -138,7 +150,7 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
       await upstream.arrived(2, operation.path);
       const before = await said('found', verdict);
       late.open();
-      while ((await said('found', verdict)) === before) await delay(20);
+      await eventually('the late answer being read', async () => (await said('found', verdict)) > before);
       isProblem(t, await operation.run(first), 'in-flight');
       second.open();
       const ran = await running;
@@ -166,7 +178,7 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
     operation.is(runsOnceLost, found);
     await operation.lose(t, first);
     await operation.asked(1);
-    while ((await said('small', 'done')) === 0) await delay(20);
+    await eventually('the answer being read', async () => (await said('small', 'done')) > 0);
     for (const gateway of gateways) isProblem(t, await operation.run(gateway), 'response-not-kept');
     t.equal(operation.runs, 1);
   });
