@@ -29,6 +29,9 @@ export type ReconcilerOptions = {
   readonly upstreamOf: (name: string, origin: string | null) => Upstream;
 };
 
+/** What is needed of a request of that key. */
+export type Asker = Pick<Caller, 'route' | 'method' | 'upstream' | 'keyValue'>;
+
 /** The flight in question and the store that holds its key. */
 export type UnknownFlight = { readonly store: Store; readonly key: string; readonly flight: string };
 
@@ -61,7 +64,7 @@ export class Reconciler {
   }
 
   /** The outcome of a flight is unknown: its end here, or a request of the same key, has shown it. */
-  unknown(caller: Caller, policy: KeyedPolicy, unknown: UnknownFlight): void {
+  unknown(caller: Asker, policy: KeyedPolicy, unknown: UnknownFlight): void {
     const { reconcile } = policy;
     if (reconcile === null || this.#stopping.signal.aborted) return;
     const there = this.#loops.get(unknown.key);

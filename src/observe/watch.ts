@@ -29,7 +29,8 @@ export function watchExchange(metrics: Metrics, log: Logger): ExchangeObserver {
       log.warn({ route, key, flight, answer }, 'the API has not said what became of a request');
     },
     reconciled: (report) => {
-      if (report.result === 'settled') metrics.reconciled(report.route, report.as);
+      if (report.result === 'unanswered') return log.warn(report, 'settling by reconcile: the store did not answer');
+      metrics.reconciled(report.route, report.as);
       log.warn(report, 'settled by reconcile');
     },
     failed: (error) => log.error({ err: error }, 'internal error'),

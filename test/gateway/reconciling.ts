@@ -89,14 +89,14 @@ export class Operation {
     t.equal(answer.status, 409);
   }
 
-  /** The first answer that is no refusal for the outcome that nobody knows. */
+  /** The first answer that is no refusal, be it for the outcome that nobody knows or for a store that is away. */
   async known(gateway: Gateway, ms = 10_000): Promise<Answered> {
     let answer = await this.run(gateway);
     await eventually(
       `${this.path} being known`,
       async () => {
-        if (answer.status === 409) answer = await this.run(gateway);
-        return answer.status !== 409;
+        if (isRefusal(answer)) answer = await this.run(gateway);
+        return !isRefusal(answer);
       },
       ms,
     );
@@ -117,6 +117,10 @@ export class Operation {
   asked(count: number): Promise<void> {
     return this.#upstream.arrived(count, this.question);
   }
+}
+
+function isRefusal({ status }: Answered): boolean {
+  return status === 409 || status === 503;
 }
 
 /** What processes have written about outcomes that they settled, of one route. */
