@@ -2,11 +2,12 @@
 
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: the configuration's own syntax.
 
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { formatError } from '../../src/config/fault.js';
 import { type LoadResult, loadConfig } from '../../src/config/load.js';
+import type { Rule } from '../../src/core/rule.js';
 
 const API = 'upstreams: { api: { url: http://127.0.0.1:3000 } }\n';
 const HOLD = 'onUnknown: hold, key: [{ param: id }]';
@@ -162,3 +163,27 @@ t.test('no credential is quoted, wherever it came from', async (t) => {
   t.match(said, /routes\[0\]\.reconcile\.headers\.Authorization: expected a text of visible ASCII, got a text of 18/);
   t.notMatch(said, 'secret');
 });
+
+t.test('what the documents show of it is valid and free of warnings', async (t) => {
+  const blocks = [...readFileSync('docs/replay.md', 'utf8').matchAll(/^```yaml\n([\s\S]*?)^```/gm)];
+  const shown = blocks.map(([, yaml = '']) => `${API}${yaml}`);
+  const example = readFileSync('config/gateway.yaml', 'utf8');
+  const commented = /^ {4}# (?=(?:reconcile| {2}(?:url|every|headers|done)):)/gm;
+  t.equal([...example.matchAll(commented)].length, 5);
+  for (const text of [...shown, example.replace(commented, '    ')]) {
+    const file = join(directory, `${files++}.yaml`);
+    writeFileSync(file, text);
+    const result = loadConfig(file, { API_TOKEN: 'token' });
+    t.match(result, { kind: 'loaded', warnings: [] }, text.slice(0, 200));
+    t.equal(
+      text.includes('reconcile:'),
+      result.kind === 'loaded' && result.config.rules.some(asks),
+      text.slice(0, 200),
+    );
+  }
+  t.equal(shown.filter((text) => text.includes('reconcile:')).length, 1);
+});
+
+function asks({ policy }: Rule): boolean {
+  return policy.kind !== 'pass' && policy.reconcile !== null;
+}
