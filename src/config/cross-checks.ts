@@ -124,12 +124,16 @@ function electionFaults(route: RouteDraft, path: FieldPath, root: Located): Faul
 }
 
 function unknownFaults(route: RouteDraft, path: FieldPath, root: Located): Fault[] {
-  return (['unknownFor', 'reconcile'] as const).flatMap((field) => {
-    if (!('unknownFor' in route || 'reconcile' in route) || route[field] === undefined) return [];
-    if (route.policy === undefined || (route.onUnknown === undefined && 'onUnknown' in route)) return [];
-    if ((route.onUnknown ?? DEFAULT_ON_UNKNOWN[route.policy]) === 'hold') return [];
-    return [faultAt(root, [...path, field], `no ${field} without onUnknown: hold`)];
-  });
+  if (!('unknownFor' in route || 'reconcile' in route) || route.policy === undefined) return [];
+  if (route.onUnknown === undefined && 'onUnknown' in route) return [];
+  if ((route.onUnknown ?? DEFAULT_ON_UNKNOWN[route.policy]) === 'hold') return [];
+  const needing = {
+    unknownFor: 'unknownFor' in route ? route.unknownFor : undefined,
+    reconcile: 'reconcile' in route ? route.reconcile : undefined,
+  };
+  return Object.entries(needing).flatMap(([field, value]) =>
+    value === undefined ? [] : [faultAt(root, [...path, field], `no ${field} without onUnknown: hold`)],
+  );
 }
 
 /** Two values in one field would be a list of both. */

@@ -108,7 +108,7 @@ function keyedOf(route: RouteOf<KeyedPolicy['kind']>) {
     leaseMs: durationMs(route.lease),
     maxKeyBodyBytes: sizeBytes(route.maxKeyBody),
     unknownForMs: route.onUnknown === 'hold' ? durationMs(unknownFor) : 0,
-    reconcile: route.reconcile === undefined ? null : reconcileOf(route.reconcile),
+    reconcile: 'reconcile' in route && route.reconcile !== undefined ? reconcileOf(route.reconcile) : null,
     forward: { fence: route.forward.fence ?? null, idempotencyKey: route.forward.idempotencyKey ?? null },
   };
 }

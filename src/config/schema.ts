@@ -286,9 +286,10 @@ const keyedFields = {
     .describe(
       'How long an outcome that nobody knows holds the key, with onUnknown: hold; when left out 24h for replay, else 5m.',
     ),
-  reconcile: reconcile.optional(),
   forward,
 };
+/** Of the policies whose held outcomes `Store.settleUnknown` reaches. */
+const reconcilable = { reconcile: reconcile.optional() };
 
 function onUnknown(byDefault: 'hold' | 'release') {
   return z
@@ -332,6 +333,7 @@ export const ROUTE_POLICIES = {
     ...routeFields,
     policy: z.literal('coalesce').describe("Duplicates wait for the leader's response and get it too."),
     ...keyedFields,
+    ...reconcilable,
     identity: identity
       .default(callerFields)
       .describe('The parts that separate callers; public shares responses across callers.'),
@@ -363,6 +365,7 @@ export const ROUTE_POLICIES = {
     ...routeFields,
     policy: z.literal('reject').describe('A duplicate is refused while the first request is in flight.'),
     ...keyedFields,
+    ...reconcilable,
     identity: identity
       .default('public')
       .describe('The parts that separate callers; public is one lock for all callers.'),
@@ -387,6 +390,7 @@ export const ROUTE_POLICIES = {
     ...routeFields,
     policy: z.literal('replay').describe('A repeat of a request gets the response that the first one got.'),
     ...keyedFields,
+    ...reconcilable,
     key: keyedFields.key
       .optional()
       .describe('The parts that make two requests the same; when left out the Idempotency-Key field, quoted or not.'),
