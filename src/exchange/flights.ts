@@ -15,10 +15,11 @@ import { variantKey, varyMatches } from '../core/sharing.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 import type { Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
-import { Flight, type FlightListener } from './flight.js';
+import { Flight, type FlightListener, type FlightState } from './flight.js';
 import type { Leaders } from './leaders.js';
 import type { ExchangeObserver } from './observer.js';
 import { bypass } from './passing.js';
+import type { Reconciler } from './reconciler.js';
 
 const PLAIN_CONFLICT = { status: 409, retryAfter: { kind: 'computed' } } as const satisfies RejectPolicy['conflict'];
 /** Only policies with a wait follow; this stands for the interval of one that does not. */
@@ -31,6 +32,7 @@ export type FlightsOptions = {
   readonly leaders: Leaders;
   readonly upstreamOf: (name: string) => Upstream;
   readonly observer: ExchangeObserver;
+  readonly reconciler: Pick<Reconciler, 'unknown'>;
   readonly newFlightId: () => string;
 };
 
@@ -77,7 +79,7 @@ export class Flights {
     const { state } = flight;
     const same = flight.fingerprint === caller.fingerprint;
     if (state.kind === 'claiming' && !same) return false;
-    if (state.kind === 'leading' && !state.leading.joinable) {
+    if ((state.kind === 'leading' && !state.leading.joinable) || (state.kind === 'following' && isOutOfDate(state))) {
       this.#close(flight);
       return false;
     }
@@ -119,6 +121,7 @@ export class Flights {
       store = this.#options.local;
       claim = await store.claim(request);
     }
+    if (claim.kind === 'unknown') this.#unknown(flight.first(), store, key, claim.flight);
     this.#carryOut(flight, store, decide(policy, claim), claimedAtMs);
   }
 
@@ -146,9 +149,9 @@ export class Flights {
   #lead(flight: Flight, store: Store, lease: Lease, claimedAtMs: number): void {
     const caller = flight.takeFirst();
     if (caller === null) {
-      // Everybody left while the store was asked: nothing was sent, so the key is given back at once.
+      // Everybody here left while the store was asked. Nothing was sent: the key is for those who wait elsewhere.
       this.#close(flight);
-      store.release(lease, { unlessAwaited: false }).catch(() => {});
+      this.#withdraw(store, lease, flight.election).catch(() => {});
       return;
     }
     const leading = this.#options.leaders.add({
@@ -162,12 +165,22 @@ export class Flights {
         election: flight.election,
         close: () => this.#close(flight),
         conclude: (settlement) => this.#conclude(flight, settlement),
+        unknown: () => this.#unknown(caller, store, flight.key, lease.flight),
       },
     });
     flight.state = { kind: 'leading', leading };
     if (waits(flight.policy)) flight.markFollowers();
     else for (const seeker of flight.takeAll()) this.#refuseDuplicate(seeker, leading.ref);
     leading.start();
+  }
+
+  async #withdraw(store: Store, lease: Lease, election: number): Promise<void> {
+    try {
+      await store.complete(lease, { kind: 'withdrawn', election }, 0);
+    } catch {
+      // Whoever waits is told later and less kindly; but the key is not kept for nobody.
+      await store.release(lease, { unlessAwaited: false });
+    }
   }
 
   /** Waits, once for all followers in this process, for the end of another process's flight. */
@@ -224,6 +237,8 @@ export class Flights {
         );
       case 'elect':
         return this.arrive(caller, flight.key, ending.election, flight.leaderFlight);
+      case 'ask-again':
+        return this.arrive(caller, flight.key, ending.election);
       case 'forward':
         return this.#bypass(caller, 'not-shareable');
       case 'refuse':
@@ -235,6 +250,11 @@ export class Flights {
     const added = claimPolicyOf(caller).kind === 'replay' ? replayFields(ttlMs) : [];
     if (varyMatches(response.vary, caller.fields)) caller.give(response, ageMs, { kind: 'hit', ttlMs }, added);
     else this.arrive(caller, variantKey(key, response.vary, caller.fields));
+  }
+
+  /** The API itself may know; of a process that is gone, somebody's repeat is what brings the question up. */
+  #unknown(caller: Caller | null, store: Store, key: string, flight: string): void {
+    if (caller !== null) this.#options.reconciler.unknown(caller, claimPolicyOf(caller), { store, key, flight });
   }
 
   #bypass(caller: Caller, reason: BypassReason): void {
@@ -280,6 +300,14 @@ export class Flights {
   #close(flight: Flight): void {
     if (this.#open.get(flight.key) === flight) this.#open.delete(flight.key);
   }
+}
+
+/**
+ * Whether a foreign flight may have ended without a word here: it was last known to be up for a time that is over. It
+ * goes on being waited for; who comes now asks the store, which knows better or is away.
+ */
+function isOutOfDate({ ref, sinceMs }: FlightState & { kind: 'following' }): boolean {
+  return performance.now() - sinceMs > ref.leaseLeftMs;
 }
 
 /** The policy of a request that has a key. Only such requests arrive here. */

@@ -99,7 +99,7 @@ function reasonFault(world: World, rule: RouteRule, view: View): string | null {
     case 'outcome-unknown':
       return own !== undefined || failed(world, view).length > 0 ? null : 'no outcome is unknown';
     case 'leader-failed':
-      return failed(world, view).length > 0 || leaderLeft(world, view) ? null : 'no leader has failed';
+      return failed(world, view).length > 0 ? null : 'no leader has failed';
     case 'store-unavailable':
       return 'the store was there';
     case 'upstream-unreachable':
@@ -134,11 +134,6 @@ function failed(world: World, view: View): Execution[] {
     .filter(
       (call) => call.startMs <= view.endMs && (call.how !== 'answered' || (once && freeing.includes(call.status))),
     );
-}
-
-/** A leader whose client leaves before anything is sent gives the key back: to followers elsewhere it has failed. */
-function leaderLeft(world: World, view: View): boolean {
-  return othersBefore(world, view).some(({ how, endMs }) => how === 'left' && endMs + SLACK_MS >= view.startMs);
 }
 
 /** What is said when nothing is under way and nothing broken: only what is held for longer can be in the way. */

@@ -12,7 +12,7 @@ const LONG_MS = 60_000;
 
 export type RouteRule = {
   readonly name: string;
-  readonly policy: 'reject' | 'coalesce' | 'replay';
+  readonly policy: 'reject' | 'coalesce' | 'replay' | 'queue';
   /** Upstream calls of one key that may run at a time. */
   readonly concurrency: number;
   /** At most one send per key, until its answer is no longer kept or its outcome no longer held. */
@@ -70,12 +70,22 @@ const REPLAY = {
   refusals: ['in-flight', 'key-reused'],
 } as const;
 
+const QUEUE = { ...BASE, policy: 'queue', waitMs: 3_000, refusals: ['wait-timeout', 'queue-full'] } as const;
+
 const BY_PATH = 'key: [ { request: path } ]';
 const WAITS = `${BY_PATH}, identity: public, wait: { max: 3s, poll: 300ms }`;
 
 export const ROUTES: readonly RouteRule[] = [
   { ...REJECT, name: 'lock', yaml: BY_PATH },
   { ...REJECT, name: 'lock-held', unknownForMs: 1_000, yaml: `${BY_PATH}, onUnknown: hold, unknownFor: 1s` },
+  { ...QUEUE, name: 'turns', yaml: `${BY_PATH}, wait: { max: 3s, poll: 300ms }` },
+  { ...QUEUE, name: 'two', concurrency: 2, yaml: `${BY_PATH}, wait: { max: 3s, poll: 300ms }, concurrency: 2` },
+  {
+    ...QUEUE,
+    name: 'turns-held',
+    unknownForMs: 1_000,
+    yaml: `${BY_PATH}, wait: { max: 3s, poll: 300ms }, onUnknown: hold, unknownFor: 1s`,
+  },
   { ...COALESCE, name: 'fresh', yaml: `${WAITS}, keep: 0s` },
   { ...COALESCE, name: 'kept', keepMs: 400, yaml: `${WAITS}, keep: 400ms` },
   { ...COALESCE, name: 'elects', yaml: `${WAITS}, keep: 0s, onLeaderFailure: elect` },
