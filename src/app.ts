@@ -14,6 +14,7 @@ import { Flights } from './exchange/flights.js';
 import { handle } from './exchange/handle.js';
 import { Leaders } from './exchange/leaders.js';
 import { MemoryBudget } from './exchange/memory-budget.js';
+import { Reconciler } from './exchange/reconciler.js';
 import { Turns } from './exchange/turns.js';
 import { Metrics } from './observe/metrics.js';
 import { watchExchange } from './observe/watch.js';
@@ -47,13 +48,14 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
   const local = new MemoryStore({ maxMemoryBytes: config.store.maxMemoryBytes });
   const store = metrics.watch(openableStore(config.store, local, log));
   const upstreams = new Map([...config.upstreams.values()].map((upstream) => [upstream.name, new Upstream(upstream)]));
-  const upstreamOf = (name: string): Upstream => {
-    const upstream = upstreams.get(name);
-    if (upstream === undefined) throw new Error(`no upstream is named ${name}`);
-    return upstream;
-  };
+  const upstreamOf = (name: string): Upstream => required(upstreams, name);
+  const elsewhere = askedElsewhere(config);
+  const reconciler = new Reconciler({
+    observer,
+    upstreamOf: (name, origin) => (origin === null ? upstreamOf(name) : required(elsewhere, placeOf(name, origin))),
+  });
   const leaders = new Leaders({ upstreamOf, observer, budget: new MemoryBudget(config.store.maxMemoryBytes) });
-  const flights = new Flights({ store, local, leaders, upstreamOf, observer, newFlightId });
+  const flights = new Flights({ store, local, leaders, upstreamOf, observer, reconciler, newFlightId });
   const turns = new Turns({ store, local, leaders, upstreamOf, observer });
   const handling = {
     rules: compileRules(config.rules),
@@ -87,19 +89,46 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
 
   const closeAdapters = async (): Promise<void> => {
     await admin?.close();
-    await Promise.allSettled([...upstreams.values()].map((upstream) => upstream.destroy()));
+    await Promise.allSettled([...upstreams.values(), ...elsewhere.values()].map((upstream) => upstream.destroy()));
     await Promise.allSettled([store.close(), local.close()]);
   };
   try {
     await Promise.all([store.open(), local.open()]);
     const adminUrl = admin === null ? null : await admin.listen();
     const url = await listener.listen();
-    return { url, adminUrl, close: () => stop(listener, leaders, turns, config.drainMs, log).then(closeAdapters) };
+    return {
+      url,
+      adminUrl,
+      close: () => stop(listener, leaders, turns, reconciler, config.drainMs, log).then(closeAdapters),
+    };
   } catch (error) {
     await listener.close();
     await closeAdapters();
     throw error;
   }
+}
+
+function required(upstreams: ReadonlyMap<string, Upstream>, name: string): Upstream {
+  const upstream = upstreams.get(name);
+  if (upstream === undefined) throw new Error(`no upstream is named ${name}`);
+  return upstream;
+}
+
+/** Where rules ask about unknown outcomes at a URL of its own, under the deadlines of the rule's upstream. */
+function askedElsewhere({ rules, upstreams }: Config): Map<string, Upstream> {
+  const elsewhere = new Map<string, Upstream>();
+  for (const { upstream, policy } of rules) {
+    const origin = policy.kind === 'pass' ? null : (policy.reconcile?.url.origin ?? null);
+    const like = upstreams.get(upstream);
+    if (origin === null || like === undefined) continue;
+    const name = placeOf(upstream, origin);
+    if (!elsewhere.has(name)) elsewhere.set(name, new Upstream({ ...like, name, url: new URL(origin) }));
+  }
+  return elsewhere;
+}
+
+function placeOf(upstream: string, origin: string): string {
+  return `${upstream} ${origin}`;
 }
 
 /** How long a rule keeps a response that an operator gives for it; null when it keeps none. */
@@ -136,7 +165,14 @@ async function look(store: Store, upstreams: ReadonlyMap<string, Upstream>, drai
 }
 
 /** Drains; what is not over in time is settled as it stands, so that followers elsewhere need not wait for the lease. */
-async function stop(listener: Listener, leaders: Leaders, turns: Turns, drainMs: number, log: Logger): Promise<void> {
+async function stop(
+  listener: Listener,
+  leaders: Leaders,
+  turns: Turns,
+  reconciler: Reconciler,
+  drainMs: number,
+  log: Logger,
+): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
   const overdue = new Promise<'overdue'>((resolve) => {
     timer = setTimeout(resolve, drainMs, 'overdue');
@@ -148,6 +184,8 @@ async function stop(listener: Listener, leaders: Leaders, turns: Turns, drainMs:
     .then(() => 'drained' as const);
   const how = await Promise.race([drained, overdue]);
   clearTimeout(timer);
+  // Before what is left becomes unknown: nobody would be there to ask about it.
+  reconciler.stop();
   if (how === 'overdue') {
     log.warn({ flights: leaders.count }, 'drain ended before every request did');
     turns.stop();

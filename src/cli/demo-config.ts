@@ -19,6 +19,7 @@ const REFRESH: CoalescePolicy = {
   leaseMs: 5_000,
   maxKeyBodyBytes: 1_048_576,
   unknownForMs: 0,
+  reconcile: null,
   forward: { fence: null, idempotencyKey: null },
   waitMs: 3_000,
   pollMs: 500,
@@ -43,6 +44,7 @@ const PROCEED: RejectPolicy = {
   leaseMs: 30_000,
   maxKeyBodyBytes: 1_048_576,
   unknownForMs: 0,
+  reconcile: null,
   forward: { fence: null, idempotencyKey: null },
   conflict: { status: 429, retryAfter: { kind: 'computed' } },
 };

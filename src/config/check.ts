@@ -21,6 +21,7 @@ export type Draft<T> = T extends readonly (infer Item)[]
     : T;
 
 export type ConfigDraft = Draft<ConfigInput>;
+export type RouteDraft = NonNullable<NonNullable<ConfigDraft['routes']>[number]>;
 
 export type Checked = {
   readonly faults: readonly Fault[];

@@ -6,15 +6,14 @@
  */
 
 import { paramNames } from '../core/path-pattern.js';
-import type { ConfigDraft } from './check.js';
+import type { ConfigDraft, RouteDraft } from './check.js';
 import type { Fault, FieldPath } from './fault.js';
 import { isLoopback } from './forms.js';
 import { faultAt, valueAt } from './locate.js';
+import { reconcileFaults } from './reconcile-faults.js';
 import { DEFAULT_ADMIN, DEFAULT_LISTEN, DEFAULT_ON_UNKNOWN } from './schema.js';
 import type { Located } from './source.js';
 import { nearest } from './suggest.js';
-
-type RouteDraft = NonNullable<NonNullable<ConfigDraft['routes']>[number]>;
 
 /** Checks fields against each other. */
 export function crossCheck(draft: ConfigDraft, root: Located): Fault[] {
@@ -36,6 +35,7 @@ export function crossCheck(draft: ConfigDraft, root: Located): Fault[] {
       ...paramFaults(route, path, root),
       ...electionFaults(route, path, root),
       ...unknownFaults(route, path, root),
+      ...reconcileFaults(route, path, root),
       ...forwardFaults(route, path, root),
     );
   }
@@ -124,10 +124,16 @@ function electionFaults(route: RouteDraft, path: FieldPath, root: Located): Faul
 }
 
 function unknownFaults(route: RouteDraft, path: FieldPath, root: Located): Fault[] {
-  if (!('unknownFor' in route) || route.unknownFor === undefined || route.policy === undefined) return [];
+  if (!('unknownFor' in route || 'reconcile' in route) || route.policy === undefined) return [];
   if (route.onUnknown === undefined && 'onUnknown' in route) return [];
   if ((route.onUnknown ?? DEFAULT_ON_UNKNOWN[route.policy]) === 'hold') return [];
-  return [faultAt(root, [...path, 'unknownFor'], 'no unknownFor without onUnknown: hold')];
+  const needing = {
+    unknownFor: 'unknownFor' in route ? route.unknownFor : undefined,
+    reconcile: 'reconcile' in route ? route.reconcile : undefined,
+  };
+  return Object.entries(needing).flatMap(([field, value]) =>
+    value === undefined ? [] : [faultAt(root, [...path, field], `no ${field} without onUnknown: hold`)],
+  );
 }
 
 /** Two values in one field would be a list of both. */

@@ -61,6 +61,11 @@ export function pathText(path: FieldPath): string {
 /** Fields whose text is a secret. */
 const SECRET_FIELDS: ReadonlySet<string> = new Set(['secret', 'token']);
 
+/** The fields of the question to an API carry what it is to be known by. */
+function isCredential(path: FieldPath): boolean {
+  return path.at(-2) === 'headers' && path.at(-3) === 'reconcile';
+}
+
 /** A value as an error quotes it. */
 export function describeValue(path: FieldPath, node: Located | undefined): string {
   if (node === undefined || node.kind === 'unusable') return 'nothing';
@@ -69,7 +74,8 @@ export function describeValue(path: FieldPath, node: Located | undefined): strin
   if (node.value === null) return 'nothing';
   const field = String(path.at(-1));
   const text = String(node.value);
-  if (node.origin === 'file' || SECRET_FIELDS.has(field)) return `a text of ${text.length} characters`;
+  if (node.origin === 'file' || SECRET_FIELDS.has(field) || isCredential(path))
+    return `a text of ${text.length} characters`;
   const shown = typeof node.value === 'string' ? quoted(field === 'url' ? withoutCredentials(text) : text) : text;
   return node.origin === 'variable' ? `${shown} from ${quoted(node.written)}` : shown;
 }

@@ -49,6 +49,20 @@ export function isFreeField(text: string): boolean {
   return isToken(text) && goesUpstream(text) && !TAKEN_FIELDS.has(text.toLowerCase());
 }
 
+/**
+ * Fields of a question to the API that the gateway writes itself, or that would make its answer something else than the
+ * whole, fresh and plain one.
+ */
+const QUESTION_TAKEN = new Set([
+  ...['content-length', 'content-encoding', 'content-type', 'host', 'http2-settings', 'via'],
+  ...['accept-encoding', 'if-match', 'if-modified-since', 'if-none-match', 'if-range', 'if-unmodified-since', 'range'],
+]);
+
+/** The name of a field that a question to the API may carry. */
+export function isQuestionField(text: string): boolean {
+  return isToken(text) && goesUpstream(text) && !QUESTION_TAKEN.has(text.toLowerCase());
+}
+
 /** An address or a host name to listen on. */
 export function isListenHost(text: string): boolean {
   return isIP(text) !== 0 || HOST_NAME.test(text);

@@ -1,5 +1,6 @@
 /** A valid file → what the gateway reads: units, unions with a `kind`, and the defaults that depend on other fields. */
 
+import { parseQuestionUrl } from '../core/question-url.js';
 import {
   type CoalescePolicy,
   type Identity,
@@ -9,6 +10,7 @@ import {
   type Match,
   type Policy,
   type QueuePolicy,
+  type Reconcile,
   type RejectPolicy,
   type ReplayPolicy,
   type Rule,
@@ -108,7 +110,23 @@ function keyedOf(route: RouteOf<KeyedPolicy['kind']>) {
     leaseMs: durationMs(route.lease),
     maxKeyBodyBytes: sizeBytes(route.maxKeyBody),
     unknownForMs: route.onUnknown === 'hold' ? durationMs(unknownFor) : 0,
+    reconcile: 'reconcile' in route && route.reconcile !== undefined ? reconcileOf(route.reconcile) : null,
     forward: { fence: route.forward.fence ?? null, idempotencyKey: route.forward.idempotencyKey ?? null },
+  };
+}
+
+function reconcileOf({ url, every, headers, done }: NonNullable<RouteOf<'replay'>['reconcile']>): Reconcile {
+  const parsed = parseQuestionUrl(url);
+  // The schema has refused such a URL already.
+  if (parsed.kind === 'fault') throw new Error(`not a URL to ask at: ${url}`);
+  return {
+    url: parsed.url,
+    everyMs: durationMs(every),
+    fields: Object.entries(headers).flat(),
+    done: Object.entries(done ?? {}).map(([pointer, values]) => ({
+      pointer,
+      values: Array.isArray(values) ? values : [values],
+    })),
   };
 }
 

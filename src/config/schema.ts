@@ -11,6 +11,7 @@
 import { z } from 'zod';
 import { parsePointer } from '../core/json-pointer.js';
 import { isParamName, pathFault } from '../core/path-pattern.js';
+import { parseQuestionUrl } from '../core/question-url.js';
 import { KEY_SOURCES, REQUEST_PROPERTIES } from '../core/rule.js';
 import { isToken } from '../core/token.js';
 import { goesUpstream } from '../http/fields.js';
@@ -22,6 +23,7 @@ import {
   isListenHost,
   isMethod,
   isNetworkRange,
+  isQuestionField,
   isRedisUrl,
   NAME,
   STORE_PREFIX,
@@ -227,6 +229,40 @@ const forward = fields({
   .prefault({})
   .describe('Fields that tell the upstream about the flight; none when left out.');
 
+const doneValue = z.union([z.string(), z.number(), z.boolean(), z.null()], {
+  error: 'a text, a number, true, false or null',
+});
+
+const reconcile = fields({
+  url: z
+    .string({ error: 'a path such as /operations/{key} or an http(s) URL' })
+    .check((context) => {
+      const parsed = parseQuestionUrl(context.value);
+      if (parsed.kind === 'fault') {
+        context.issues.push({ code: 'custom', message: parsed.expected, input: context.value });
+      }
+    })
+    .describe(
+      "Path on the route's upstream, or http(s) URL, that is asked by GET; {key} is the value of the key, {idempotencyKey} the derived key of forward.",
+    ),
+  every: duration('500ms', '1h').default('5s').describe('Interval of the questions.'),
+  headers: z
+    .record(
+      text('a field name that a question may carry (not Host, Accept-Encoding, Range and the like)', isQuestionField),
+      text('a text of visible ASCII', FIELD_VALUE),
+    )
+    .default({})
+    .describe('Fields of the question, such as credentials.'),
+  done: z
+    .record(
+      text('a JSON pointer such as /status (RFC 6901)', (pointer) => parsePointer(pointer) !== null),
+      z.union([doneValue, z.array(doneValue).min(1, { error: 'at least one value' })]),
+    )
+    .refine((done) => Object.keys(done).length > 0, { error: 'at least one JSON pointer' })
+    .optional()
+    .describe('JSON pointers into the content of a 200 and the values that say it is done; every 200 when left out.'),
+}).describe('How the API is asked what became of an operation whose outcome nobody knows, with onUnknown: hold.');
+
 const keyedFields = {
   scope: name
     .optional()
@@ -252,6 +288,8 @@ const keyedFields = {
     ),
   forward,
 };
+/** Of the policies whose held outcomes `Store.settleUnknown` reaches. */
+const reconcilable = { reconcile: reconcile.optional() };
 
 function onUnknown(byDefault: 'hold' | 'release') {
   return z
@@ -295,6 +333,7 @@ export const ROUTE_POLICIES = {
     ...routeFields,
     policy: z.literal('coalesce').describe("Duplicates wait for the leader's response and get it too."),
     ...keyedFields,
+    ...reconcilable,
     identity: identity
       .default(callerFields)
       .describe('The parts that separate callers; public shares responses across callers.'),
@@ -334,6 +373,7 @@ export const ROUTE_POLICIES = {
     ...routeFields,
     policy: z.literal('reject').describe('A duplicate is refused while the first request is in flight.'),
     ...keyedFields,
+    ...reconcilable,
     identity: identity
       .default('public')
       .describe('The parts that separate callers; public is one lock for all callers.'),
@@ -358,6 +398,7 @@ export const ROUTE_POLICIES = {
     ...routeFields,
     policy: z.literal('replay').describe('A repeat of a request gets the response that the first one got.'),
     ...keyedFields,
+    ...reconcilable,
     key: keyedFields.key
       .optional()
       .describe('The parts that make two requests the same; when left out the Idempotency-Key field, quoted or not.'),

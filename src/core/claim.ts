@@ -65,12 +65,14 @@ export type Ended =
  * - `response`: the upstream answered, whole, and the answer may be shared.
  * - `not-kept`: the upstream answered, whole; the answer is gone.
  * - `failed`: nothing was executed, for certain.
+ * - `withdrawn`: whoever asked has left before anything was sent; the key is there for whoever still wants it.
  * - `unknown`: it may have been executed; nobody can say.
  * - `unshareable`: the upstream answered, and its answer is for the leader's client alone.
  */
 export type Settlement =
   | Ended
   | { readonly kind: 'failed'; readonly election: number }
+  | { readonly kind: 'withdrawn'; readonly election: number }
   | { readonly kind: 'unknown'; readonly election: number }
   | { readonly kind: 'unshareable'; readonly reason: string };
 

@@ -19,6 +19,11 @@ export function textElement(text: string): string {
   return `s${text.length}:${text}`;
 }
 
+/** The text of a text's element; null for elements of another kind. */
+export function elementText(element: string): string | null {
+  return element.startsWith('s') ? element.slice(element.indexOf(':') + 1) : null;
+}
+
 /** A number, by its spelling. */
 export function numberElement(text: string): string {
   return `d${text.length}:${text}`;

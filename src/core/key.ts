@@ -2,8 +2,8 @@
  * The key of a request: what makes two requests duplicates of each other.
  *
  * Invariants: different values never give one key, equal ones always do (the text that is digested can be read back in
- * one way only, key-text.ts); only the digest leaves this module; a request whose parts cannot be read for certain has
- * no key rather than one it shares.
+ * one way only, key-text.ts); only the digest leaves this module, and the value of the key only where the rule asks the
+ * API about it; a request whose parts cannot be read for certain has no key rather than one it shares.
  *
  * A key holds the policy's kind, its scope, what else makes responses differ where they are given to others (method,
  * range, conditions; what reject and queue lock is one whatever the method), the caller's identity and the parts. Names of parts
@@ -13,15 +13,18 @@
 import { fieldLines } from './field-lines.js';
 import type { JsonPointer } from './json-pointer.js';
 import { type CompiledPart, compilePart, PartReader, readsContent } from './key-part.js';
-import { digestOf, groupElement, textElement, textsElement } from './key-text.js';
+import { digestOf, elementText, groupElement, textElement, textsElement } from './key-text.js';
 import type { RequestView } from './request-view.js';
 import type { KeyedPolicy } from './rule.js';
 
 export type { RequestView } from './request-view.js';
 
-/** `part` names the part as the configuration does (`body: /refreshToken`), never a value. */
+/**
+ * `part` names the part as the configuration does (`body: /refreshToken`), never a value. `value` (byte text) is there
+ * only for rules that ask the API about it, and null where the key is not one text.
+ */
 export type KeyResult =
-  | { readonly kind: 'key'; readonly digest: string }
+  | { readonly kind: 'key'; readonly digest: string; readonly value: string | null }
   | { readonly kind: 'missing'; readonly part: string }
   | { readonly kind: 'malformed'; readonly part: string };
 
@@ -83,7 +86,21 @@ export function keyOf(policy: KeyedPolicy, view: RequestView, secret: string | n
     identity === null ? PUBLIC_ELEMENT : groupElement('i', callers),
     groupElement('v', elements),
   ]);
-  return { kind: 'key', digest: digestOf(text, secret) };
+  return { kind: 'key', digest: digestOf(text, secret), value: askedValue(policy, elements) };
+}
+
+/** The value that the API is asked about. */
+function askedValue({ key, reconcile }: KeyedPolicy, [element, ...others]: readonly string[]): string | null {
+  if (reconcile?.url.placeholder !== 'key' || element === undefined || others.length > 0) return null;
+  const value = elementText(element);
+  // A parameter is a piece of the path as it was written, where what is not unreserved is escaped.
+  return key[0]?.from === 'param' ? (value?.replace(ESCAPE, byteOf) ?? null) : value;
+}
+
+const ESCAPE = /%([0-9A-Fa-f]{2})/g;
+
+function byteOf(_escape: string, hex: string): string {
+  return String.fromCharCode(Number.parseInt(hex, 16));
 }
 
 function compiledKey(policy: KeyedPolicy): CompiledKey {

@@ -70,6 +70,8 @@ export function sharesResponses(policy: KeyedPolicy): policy is CoalescePolicy |
 export type Ending =
   | { readonly kind: 'answer'; readonly response: SharedResponse }
   | { readonly kind: 'elect'; readonly election: number }
+  /** Asks once more who has the key. */
+  | { readonly kind: 'ask-again'; readonly election: number }
   | { readonly kind: 'forward' }
   | {
       readonly kind: 'refuse';
@@ -83,6 +85,8 @@ export function endingOf(policy: CoalescePolicy | ReplayPolicy, method: string, 
       return { kind: 'answer', response: settlement.response };
     case 'not-kept':
       return { kind: 'refuse', code: 'response-not-kept' };
+    case 'withdrawn':
+      return { kind: 'ask-again', election: settlement.election };
     case 'failed':
     case 'unknown':
       return afterFailure(policy, settlement);

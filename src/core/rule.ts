@@ -50,7 +50,35 @@ type Keyed = {
   readonly maxKeyBodyBytes: number;
   /** How long an outcome that nobody knows holds the key; 0: the next request may run (`onUnknown: release`). */
   readonly unknownForMs: number;
+  /** How the API itself is asked what became of such an operation; null: it is not. */
+  readonly reconcile: Reconcile | null;
   readonly forward: Forward;
+};
+
+/** The question to the API about an operation of which nobody knows what became. */
+export type Reconcile = {
+  readonly url: QuestionUrl;
+  readonly everyMs: number;
+  /** Flat list of the field lines that the question carries, its credentials among them. */
+  readonly fields: readonly string[];
+  /** What the content of a 200 must say; empty: every 200 counts. */
+  readonly done: readonly DoneCondition[];
+};
+
+export type QuestionUrl = {
+  /** Scheme, host and port; null: those of the route's upstream. */
+  readonly origin: string | null;
+  /** Path and query with the placeholder in them (question-url.ts). */
+  readonly target: string;
+  /** What stands for it: the value of the key, or the key derived from it that `forward` tells the upstream. */
+  readonly placeholder: 'key' | 'idempotencyKey';
+};
+
+export type DoneCondition = {
+  /** JSON pointer into the content. */
+  readonly pointer: string;
+  /** The value there must be one of these. */
+  readonly values: readonly (string | number | boolean | null)[];
 };
 
 /** Fields that tell the upstream about the flight; null: not sent. */

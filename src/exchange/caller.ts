@@ -55,6 +55,8 @@ export class Caller {
   content: Buffer | null = null;
   /** What a request of the same key must equal to be its duplicate; empty: the key says enough. */
   fingerprint = '';
+  /** The value of its key, byte text, where its rule asks the API about it; it goes nowhere else. */
+  keyValue: string | null = null;
   role: Role = 'none';
   /** Monotonic time (ms) since when it waits for its turn, or for the end of a flight, over elections too. */
   waitingSinceMs: number | null = null;

@@ -90,6 +90,12 @@ export class Flight {
     if (deadlineMs(caller) < this.#armedForMs) this.#arm();
   }
 
+  /** The first waiter that is still there; it goes on waiting. */
+  first(): Caller | null {
+    for (const caller of this.#waiting) if (!caller.gone) return caller;
+    return null;
+  }
+
   /** Takes the first waiter out that is still there. */
   takeFirst(): Caller | null {
     for (const caller of this.#waiting) {

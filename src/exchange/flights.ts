@@ -15,10 +15,11 @@ import { variantKey, varyMatches } from '../core/sharing.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 import type { Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
-import { Flight, type FlightListener } from './flight.js';
+import { Flight, type FlightListener, type FlightState } from './flight.js';
 import type { Leaders } from './leaders.js';
 import type { ExchangeObserver } from './observer.js';
 import { bypass } from './passing.js';
+import type { Reconciler } from './reconciler.js';
 import type { Recording } from './recording.js';
 
 const PLAIN_CONFLICT = { status: 409, retryAfter: { kind: 'computed' } } as const satisfies RejectPolicy['conflict'];
@@ -32,6 +33,7 @@ export type FlightsOptions = {
   readonly leaders: Leaders;
   readonly upstreamOf: (name: string) => Upstream;
   readonly observer: ExchangeObserver;
+  readonly reconciler: Pick<Reconciler, 'unknown'>;
   readonly newFlightId: () => string;
 };
 
@@ -78,7 +80,7 @@ export class Flights {
     const { state } = flight;
     const same = flight.fingerprint === caller.fingerprint;
     if (state.kind === 'claiming' && !same) return false;
-    if (state.kind === 'leading' && !state.leading.joinable) {
+    if ((state.kind === 'leading' && !state.leading.joinable) || (state.kind === 'following' && isOutOfDate(state))) {
       this.#close(flight);
       return false;
     }
@@ -138,6 +140,7 @@ export class Flights {
       store = this.#options.local;
       claim = await store.claim(request);
     }
+    if (claim.kind === 'unknown') this.#unknown(flight.first(), store, key, claim.flight);
     this.#carryOut(flight, store, decide(policy, claim), claimedAtMs);
   }
 
@@ -165,9 +168,9 @@ export class Flights {
   #lead(flight: Flight, store: Store, lease: Lease, claimedAtMs: number): void {
     const caller = flight.takeFirst();
     if (caller === null) {
-      // Everybody left while the store was asked: nothing was sent, so the key is given back at once.
+      // Everybody here left while the store was asked. Nothing was sent: the key is for those who wait elsewhere.
       this.#close(flight);
-      store.release(lease, { unlessAwaited: false }).catch(() => {});
+      this.#withdraw(store, lease, flight.election).catch(() => {});
       return;
     }
     const leading = this.#options.leaders.add({
@@ -182,12 +185,22 @@ export class Flights {
         close: () => this.#close(flight),
         conclude: (settlement) => this.#conclude(flight, settlement),
         stream: (recording) => this.#stream(flight, recording),
+        unknown: () => this.#unknown(caller, store, flight.key, lease.flight),
       },
     });
     flight.state = { kind: 'leading', leading };
     if (waits(flight.policy)) flight.markFollowers();
     else for (const seeker of flight.takeAll()) this.#refuseDuplicate(seeker, leading.ref);
     leading.start();
+  }
+
+  async #withdraw(store: Store, lease: Lease, election: number): Promise<void> {
+    try {
+      await store.complete(lease, { kind: 'withdrawn', election }, 0);
+    } catch {
+      // Whoever waits is told later and less kindly; but the key is not kept for nobody.
+      await store.release(lease, { unlessAwaited: false });
+    }
   }
 
   /** Waits, once for all followers in this process, for the end of another process's flight. */
@@ -244,6 +257,8 @@ export class Flights {
         );
       case 'elect':
         return this.arrive(caller, flight.key, ending.election, flight.leaderFlight);
+      case 'ask-again':
+        return this.arrive(caller, flight.key, ending.election);
       case 'forward':
         return this.#bypass(caller, 'not-shareable');
       case 'refuse':
@@ -255,6 +270,11 @@ export class Flights {
     const added = claimPolicyOf(caller).kind === 'replay' ? replayFields(ttlMs) : [];
     if (varyMatches(response.vary, caller.fields)) caller.give(response, ageMs, { kind: 'hit', ttlMs }, added);
     else this.arrive(caller, variantKey(key, response.vary, caller.fields));
+  }
+
+  /** The API itself may know; of a process that is gone, somebody's repeat is what brings the question up. */
+  #unknown(caller: Caller | null, store: Store, key: string, flight: string): void {
+    if (caller !== null) this.#options.reconciler.unknown(caller, claimPolicyOf(caller), { store, key, flight });
   }
 
   #bypass(caller: Caller, reason: BypassReason): void {
@@ -305,6 +325,14 @@ export class Flights {
 /** Whether as many wait for the flight, or read its response, as its rule allows. */
 function isCrowded({ policy, recording, waitingCount }: Flight): boolean {
   return policy.kind === 'coalesce' && waitingCount + (recording?.readerCount() ?? 0) >= policy.maxFollowers;
+}
+
+/**
+ * Whether a foreign flight may have ended without a word here: it was last known to be up for a time that is over. It
+ * goes on being waited for; who comes now asks the store, which knows better or is away.
+ */
+function isOutOfDate({ ref, sinceMs }: FlightState & { kind: 'following' }): boolean {
+  return performance.now() - sinceMs > ref.leaseLeftMs;
 }
 
 /** The policy of a request that has a key. Only such requests arrive here. */

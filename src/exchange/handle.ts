@@ -86,6 +86,7 @@ async function keyed(caller: Caller, policy: KeyedPolicy, located: Located, opti
       if (fingerprintNeedsContent(policy) && !(await hasContent(caller, policy))) return;
       caller.fingerprint = fingerprintOf(policy, viewNow(), secret);
     }
+    caller.keyValue = key.value;
     return policy.kind === 'queue'
       ? options.turns.arrive(caller, policy, key.digest)
       : options.flights.arrive(caller, key.digest);

@@ -12,11 +12,11 @@
  */
 
 import { derivedKey, type FlightRef, type Held, type Lease, type Settlement } from '../core/claim.js';
-import { keptContent } from '../core/keep-content.js';
 import { keepMsFor, sharesResponses } from '../core/policy.js';
+import { kept, replayable } from '../core/recorded.js';
 import { type CoalescePolicy, isSafe, type KeyedPolicy, type ReplayPolicy } from '../core/rule.js';
 import { judge, type SharedResponse, varyDigest } from '../core/sharing.js';
-import { clientFields, contentLengthOf, hasNoContent, withoutField } from '../http/fields.js';
+import { clientFields, contentLengthOf, hasNoContent } from '../http/fields.js';
 import type { Leases } from '../store/leases.js';
 import type { UpstreamFailure } from '../upstream/failure.js';
 import type { Exchange, ForwardSink, Upstream } from '../upstream/upstream.js';
@@ -47,6 +47,8 @@ export interface LedFlight {
   conclude(settlement: Settlement): void;
   /** The response will take a while: who waits in this process may read it as it comes. */
   stream(recording: Recording): void;
+  /** The flight has ended, and nobody knows how. */
+  unknown(): void;
 }
 
 export type LeadingOptions = {
@@ -323,6 +325,7 @@ export class Leading implements ForwardSink {
     this.#recording = null;
     const kind = failure.kind === 'not-sent' ? 'failed' : 'unknown';
     await this.#settle({ kind, election: flight.election }, kind === 'unknown' ? policy.unknownForMs : 0);
+    if (kind === 'unknown') flight.unknown();
     const { code, proxyError } = upstreamProblem(failure, true);
     caller.refuse(code, { proxyError });
     this.#end(null);
@@ -439,14 +442,3 @@ async function turns(count: number): Promise<void> {
 }
 
 const NO_VARY = { names: [], digest: '' } as const;
-
-/** What a replay may repeat: not the cookies of the first answer, nor its date (draft-ietf-httpapi-idempotency-key-header). */
-function replayable(fields: readonly string[]): string[] {
-  return withoutField(withoutField(fields, 'set-cookie'), 'date');
-}
-
-/** What of a recorded response is given to others. */
-function kept(policy: KeyedPolicy, response: SharedResponse): SharedResponse {
-  if (policy.kind !== 'replay' || policy.keepContent.kind === 'full') return response;
-  return { ...response, ...keptContent(policy.keepContent, response.content, response.fields), trailers: [] };
-}

@@ -1,7 +1,30 @@
 /** What the exchange tells those who watch it. Observers never change what happens. */
 
 import type { BypassReason } from '../core/outcome.js';
+import type { Reconciled, ReconcileVerdict } from '../core/reconcile.js';
 import type { Report } from './caller.js';
+
+/** An unknown outcome that the API's answer ended. `key` is the digest. */
+export type ReconciledReport = {
+  readonly route: string;
+  readonly key: string;
+  readonly flight: string;
+  readonly as: Reconciled['kind'];
+  /** `unanswered`: the store was asked to and its answer did not come. */
+  readonly result: 'settled' | 'unanswered';
+};
+
+/** A question to the API that is over, or that cannot be asked. */
+export type AskedReport = {
+  readonly route: string;
+  readonly key: string;
+  readonly flight: string;
+  readonly verdict: ReconcileVerdict;
+  /** The status, or what went wrong: `not-askable` when the key's value cannot stand in a URL. */
+  readonly answer: string;
+  /** How many were asked about this flight in this process. */
+  readonly count: number;
+};
 
 export interface ExchangeObserver {
   /** A request was handed to a connected upstream socket. */
@@ -16,6 +39,10 @@ export interface ExchangeObserver {
   leaseLost(route: string, key: string): void;
   /** A settlement could not be brought to the store within the lease. */
   unsettled(route: string, key: string): void;
+  /** The API was asked about an unknown outcome. */
+  asked(report: AskedReport): void;
+  /** An unknown outcome was settled by what the API said. */
+  reconciled(report: ReconciledReport): void;
   /** A request is over, whichever way. Called once each. */
   over(report: Report): void;
   /** Something that must not happen did. */

@@ -28,7 +28,14 @@ export type TurnsOptions = {
 };
 
 /** Its leader has it alone: nobody joins, and nobody is told how it ended. */
-const ALONE: LedFlight = { election: 0, isAwaited: () => false, close: () => {}, conclude: () => {}, stream: () => {} };
+const ALONE: LedFlight = {
+  election: 0,
+  isAwaited: () => false,
+  close: () => {},
+  conclude: () => {},
+  stream: () => {},
+  unknown: () => {},
+};
 
 export class Turns {
   readonly #options: TurnsOptions;

@@ -5,6 +5,7 @@
 
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import { type BypassReason, labelOf } from '../core/outcome.js';
+import type { Reconciled, ReconcileVerdict } from '../core/reconcile.js';
 import type { ExchangeObserver } from '../exchange/observer.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 
@@ -27,6 +28,16 @@ export class Metrics {
     'unprotected_requests_total',
     'Requests of a rule with a policy that were forwarded without it, by reason.',
     ['route', 'reason'],
+  );
+  readonly #asked = this.#counter(
+    'reconcile_questions_total',
+    'Questions to the API about outcomes that nobody knows, by what the answer said.',
+    ['route', 'verdict'],
+  );
+  readonly #reconciled = this.#counter(
+    'reconciled_total',
+    "Outcomes that nobody knew and that the API's answer settled, by what became of the key.",
+    ['route', 'as'],
   );
   readonly #storeErrors = this.#counter('store_errors_total', 'Questions the store did not answer.', ['operation']);
   readonly #flights = new Gauge({
@@ -103,6 +114,14 @@ export class Metrics {
     this.#unsettled.inc({ route });
   }
 
+  asked(route: string, verdict: ReconcileVerdict): void {
+    this.#asked.inc({ route, verdict });
+  }
+
+  reconciled(route: string, as: Reconciled['kind']): void {
+    this.#reconciled.inc({ route, as });
+  }
+
   /** The same store, measured. Waiting for a settlement or a turn is not a question to the store and is not timed. */
   watch(store: Store): Store {
     const timed = async <T>(operation: string, ask: () => Promise<T>): Promise<T> => {
@@ -131,6 +150,8 @@ export class Metrics {
         release: (lease, options) => timed('release', () => store.queue.release(lease, options)),
       },
       settle: (key, as) => timed('settle', () => store.settle(key, as)),
+      settleUnknown: (key, flight, as) => timed('settle', () => store.settleUnknown(key, flight, as)),
+      standing: (key, flight) => timed('standing', () => store.standing(key, flight)),
       taken: (options) => timed('taken', () => store.taken(options)),
       ping: () => timed('ping', () => store.ping()),
       open: () => store.open(),

@@ -23,6 +23,17 @@ export function watchExchange(metrics: Metrics, log: Logger): ExchangeObserver {
       metrics.unsettled(route);
       log.warn({ route, key }, 'settlement not stored within the lease');
     },
+    asked: ({ route, key, flight, verdict, answer, count }) => {
+      metrics.asked(route, verdict);
+      // Once a flight: an API that refuses the question, or its credentials, does so every time.
+      if (verdict !== 'no-answer' || count > 1) return;
+      log.warn({ route, key, flight, answer }, 'the API has not said what became of a request');
+    },
+    reconciled: (report) => {
+      if (report.result === 'unanswered') return log.warn(report, 'settling by reconcile: the store did not answer');
+      metrics.reconciled(report.route, report.as);
+      log.warn(report, 'settled by reconcile');
+    },
     failed: (error) => log.error({ err: error }, 'internal error'),
     over: (report) => {
       metrics.over(report);

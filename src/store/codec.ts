@@ -20,6 +20,7 @@ const KINDS = [
   'unknown',
   'unshareable',
   'not-kept',
+  'withdrawn',
 ] as const satisfies readonly Settlement['kind'][];
 
 const NOTHING = Buffer.alloc(0);
@@ -68,6 +69,7 @@ function metaOf(settlement: Settlement): object {
       };
     }
     case 'failed':
+    case 'withdrawn':
     case 'unknown':
       return { election: settlement.election };
     case 'unshareable':
@@ -96,6 +98,7 @@ function settlementOf(kind: Settlement['kind'], meta: Meta, content: Buffer): Se
     case 'response':
       return { kind, response: responseOf(meta, content) };
     case 'failed':
+    case 'withdrawn':
     case 'unknown':
       return { kind, election: integer(meta, 'election') };
     case 'unshareable':

@@ -13,7 +13,14 @@ import type { ClaimResult, Ended, FlightRef, Held, Lease, Settlement, TakenKey }
 import type { SharedResponse } from '../core/sharing.js';
 import type { WaitOptions } from './leases.js';
 import { MemoryQueue } from './memory-queue.js';
-import { type ClaimRequest, type SettleAs, type Store, StoreUnavailable, type TakenOptions } from './store.js';
+import {
+  type ClaimRequest,
+  type FlightStanding,
+  type SettleAs,
+  type Store,
+  StoreUnavailable,
+  type TakenOptions,
+} from './store.js';
 
 export type MemoryStoreOptions = {
   /** Bound of all kept responses together. A response that is larger alone is not kept. */
@@ -175,17 +182,30 @@ export class MemoryStore implements Store {
     const now = this.#now();
     const flight = this.#flightOf(key, now);
     const past = flight === null ? this.#pastOf(key, now) : null;
-    const origin = flight?.origin ?? past?.origin;
-    if (origin === undefined) return as.kind === 'free' ? this.queue.free(key) : 'absent';
-    if (past !== null) this.#drop(past);
-    const ending: Settlement =
-      as.kind === 'free'
-        ? { kind: 'failed', election: flight?.election ?? 0 }
-        : { kind: 'response', response: as.response };
-    this.#keep(origin, ending, null, as.kind === 'free' ? 0 : as.keepMs);
-    if (flight === null) this.#evict();
-    else this.#end(flight, ending);
+    if (flight === null && past === null) return as.kind === 'free' ? this.queue.free(key) : 'absent';
+    if (past !== null) this.#settlePast(past, as);
+    if (flight !== null) {
+      const ending = endingAs(as, flight.election);
+      this.#keep(flight.origin, ending, null, keepMsOf(as));
+      this.#end(flight, ending);
+    }
     return 'settled';
+  }
+
+  async settleUnknown(key: string, flight: string, as: SettleAs): Promise<'settled' | 'absent'> {
+    this.#assertOpen();
+    const unknown = this.#unknownOf(key, flight, this.#now());
+    if (unknown === null) return 'absent';
+    this.#settlePast(unknown, as);
+    return 'settled';
+  }
+
+  async standing(key: string, flight: string): Promise<FlightStanding> {
+    this.#assertOpen();
+    const now = this.#now();
+    if (this.#flightOf(key, now)?.origin.flight === flight) return { kind: 'in-flight' };
+    const unknown = this.#unknownOf(key, flight, now);
+    return unknown === null ? { kind: 'over' } : { kind: 'unknown', leftMs: unknown.expiresAt - now };
   }
 
   async taken({ state, limit }: TakenOptions): Promise<TakenKey[]> {
@@ -323,6 +343,19 @@ export class MemoryStore implements Store {
     this.#facts.set(origin.key, { origin, ended: { kind: 'not-kept' }, settledAs, endedAt, expiresAt });
   }
 
+  /** What the flight left behind, if that is an unknown outcome which still has the key. */
+  #unknownOf(key: string, flight: string, now: number): Kept | Fact | null {
+    if (this.#flightOf(key, now) !== null) return null;
+    const past = this.#pastOf(key, now);
+    return past?.ended.kind === 'unknown' && past.origin.flight === flight ? past : null;
+  }
+
+  #settlePast(past: Kept | Fact, as: SettleAs): void {
+    this.#drop(past);
+    this.#keep(past.origin, endingAs(as, 0), null, keepMsOf(as));
+    this.#evict();
+  }
+
   #drop(past: Kept | Fact): void {
     const { key } = past.origin;
     this.#facts.delete(key);
@@ -438,6 +471,16 @@ class PartialSweep {
 
 function isOf(origin: Origin, lease: Lease): boolean {
   return origin.flight === lease.flight && origin.fence === lease.fence;
+}
+
+/** The settlement that somebody's word stands for. */
+function endingAs(as: SettleAs, election: number): Settlement {
+  if (as.kind === 'free') return { kind: 'failed', election };
+  return as.kind === 'response' ? { kind: 'response', response: as.response } : { kind: 'not-kept' };
+}
+
+function keepMsOf(as: SettleAs): number {
+  return as.kind === 'free' ? 0 : as.keepMs;
 }
 
 function named({ key, flight, route, fence }: Origin) {

@@ -42,6 +42,7 @@ export type ScriptedRedis = Redis & {
   readonly oneflightLeaveBuffer: Script;
   readonly oneflightSettleBuffer: Script;
   readonly oneflightQueueBuffer: Script;
+  readonly oneflightStandingBuffer: Script;
 };
 
 const lua = (file: string) => readFileSync(new URL(`./lua/${file}`, import.meta.url), 'utf8');
@@ -55,6 +56,7 @@ const SCRIPTS = {
   oneflightLeave: { lua: lua('leave.lua'), numberOfKeys: 1 },
   oneflightSettle: { lua: lua('settle.lua'), numberOfKeys: 2 },
   oneflightQueue: { lua: lua('queue.lua'), numberOfKeys: 3 },
+  oneflightStanding: { lua: lua('standing.lua'), numberOfKeys: 1 },
 };
 
 /** From 20 ms, doubled up to 1 s, the upper half of it at random: a fleet does not come back in step. */

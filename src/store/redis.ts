@@ -19,7 +19,14 @@ import { Owed } from './redis-owed.js';
 import { RedisQueue } from './redis-queue.js';
 import { recordPattern, takenAmong } from './redis-taken.js';
 import { type Looked, Waits } from './redis-waits.js';
-import { type ClaimRequest, type SettleAs, type Store, StoreUnavailable, type TakenOptions } from './store.js';
+import {
+  type ClaimRequest,
+  type FlightStanding,
+  type SettleAs,
+  type Store,
+  StoreUnavailable,
+  type TakenOptions,
+} from './store.js';
 
 export type RedisStoreOptions = {
   /** `redis://` or `rediss://`, with user, password and database as usual. */
@@ -236,34 +243,59 @@ export class RedisStore implements Store {
   }
 
   async settle(key: string, as: SettleAs): Promise<'settled' | 'absent'> {
-    const frame = as.kind === 'free' ? NOTHING : encodeSettlement(as);
-    const keepMs = as.kind === 'free' ? 0 : wholeMs(as.keepMs);
     for (let i = 0; i < SETTLE_TRIES; i += 1) {
       // Read first: a script is to be told the names of its keys, and the flight's id is in one.
       const flight = answered(
         await this.#commands.ask((client) => client.hget(this.#record(key), 'f'), this.#timeoutMs),
       );
       if (flight === null) return as.kind === 'free' ? this.queue.free(key) : 'absent';
-      const answer = await this.#commands.ask(
-        (client) =>
-          client.oneflightSettleBuffer(
-            this.#record(key),
-            this.#result(key, flight),
-            flight,
-            frame,
-            keepMs,
-            this.#channel(''),
-            GRACE_MS,
-            INLINE_BYTES,
-          ),
-        this.#timeoutMs + frame.length / BYTES_PER_MS,
-      );
-      const settled = answered(answer);
-      if (settled === 1) return 'settled';
-      if (answer.kind === 'answered' && answer.repeated) throw new StoreUnavailable('the answer of the store was lost');
-      if (settled === 0) return 'absent';
+      const settled = await this.#settleFlight(key, flight, as, 'any');
+      if (settled !== 'other') return settled;
     }
     throw new StoreUnavailable('the key changed hands again and again');
+  }
+
+  async settleUnknown(key: string, flight: string, as: SettleAs): Promise<'settled' | 'absent'> {
+    return (await this.#settleFlight(key, flight, as, 'unknown')) === 'settled' ? 'settled' : 'absent';
+  }
+
+  /** `other`: not this flight has the key by now, or not in that state. */
+  async #settleFlight(
+    key: string,
+    flight: string,
+    as: SettleAs,
+    only: 'any' | 'unknown',
+  ): Promise<'settled' | 'absent' | 'other'> {
+    const frame = as.kind === 'free' ? NOTHING : encodeSettlement(as);
+    const answer = await this.#commands.ask(
+      (client) =>
+        client.oneflightSettleBuffer(
+          this.#record(key),
+          this.#result(key, flight),
+          flight,
+          frame,
+          as.kind === 'free' ? 0 : wholeMs(as.keepMs),
+          this.#channel(''),
+          GRACE_MS,
+          INLINE_BYTES,
+          only === 'unknown' ? 'u' : '',
+        ),
+      this.#timeoutMs + frame.length / BYTES_PER_MS,
+    );
+    const settled = answered(answer);
+    if (settled === 1) return 'settled';
+    if (answer.kind === 'answered' && answer.repeated) throw new StoreUnavailable('the answer of the store was lost');
+    return settled === 0 ? 'absent' : 'other';
+  }
+
+  async standing(key: string, flight: string): Promise<FlightStanding> {
+    const answer = await this.#commands.ask(
+      (client) => client.oneflightStandingBuffer(this.#record(key), flight),
+      this.#timeoutMs,
+    );
+    const [kind, leftMs] = answered(answer) as readonly [Buffer, number];
+    if (String(kind) === 'F') return { kind: 'in-flight' };
+    return String(kind) === 'U' ? { kind: 'unknown', leftMs } : { kind: 'over' };
   }
 
   async taken({ state, limit }: TakenOptions): Promise<TakenKey[]> {

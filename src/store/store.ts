@@ -20,6 +20,7 @@
  * - A follower gets the settlement of the flight it joined, never that of an earlier one.
  * - A kept response answers claims for `keepMs` from completion, by the store's clock. Bytes come back equal.
  * - Fences grow: a later leader of a key has a larger fence than every earlier one.
+ * - `settleUnknown` acts only while the key is held by the unknown outcome of that very flight, compared in the same step.
  */
 
 import type { ClaimResult, FlightRef, Settlement, TakenKey } from '../core/claim.js';
@@ -49,10 +50,21 @@ export type ClaimRequest = {
   readonly join: boolean;
 };
 
-/** An operator's word on what has a key. */
+/** A word from outside on what has a key: an operator's, or that of the API when it was asked. */
 export type SettleAs =
   | { readonly kind: 'free' }
-  | { readonly kind: 'response'; readonly response: SharedResponse; readonly keepMs: number };
+  | { readonly kind: 'response'; readonly response: SharedResponse; readonly keepMs: number }
+  /** Executed and answered; the answer cannot be kept. */
+  | { readonly kind: 'not-kept'; readonly keepMs: number };
+
+/** What has become of a flight, as far as its key tells. */
+export type FlightStanding =
+  /** Its lease is still held, or not yet known to have passed. */
+  | { readonly kind: 'in-flight' }
+  /** Its outcome is unknown and holds the key for that much longer. */
+  | { readonly kind: 'unknown'; readonly leftMs: number }
+  /** Settled, expired, or another flight has the key. */
+  | { readonly kind: 'over' };
 
 export type TakenOptions = { readonly state: TakenKey['state'] | 'any'; readonly limit: number };
 
@@ -68,11 +80,18 @@ export interface Store extends Leases {
   /** The keys for which requests take turns, each forwarded on its own. No key is both claimed and queued for. */
   readonly queue: Queue;
   /**
-   * Ends whatever has the key, by an operator's word: frees it, or keeps the response for `keepMs`. A leader that is
+   * Ends whatever has the key, by an operator's word: frees it, or keeps how it ended for `keepMs`. A leader that is
    * still at work has lost its lease by it; followers learn the settlement (`failed` when freed). Of a queue's turns those
-   * whose outcome is unknown are freed, or all when there are none; a response cannot be kept there (`absent`).
+   * whose outcome is unknown are freed, or all when there are none; nothing can be kept there (`absent`).
    */
   settle(key: string, as: SettleAs): Promise<'settled' | 'absent'>;
+  /**
+   * As `settle`, but only if the key is held by the unknown outcome of that flight, of a claim: of an answer that comes
+   * late, nothing else may be touched. `absent`: it is not, and nothing changed.
+   */
+  settleUnknown(key: string, flight: string, as: SettleAs): Promise<'settled' | 'absent'>;
+  /** Whether a claimed flight's outcome is still to be found out. */
+  standing(key: string, flight: string): Promise<FlightStanding>;
   /**
    * The keys that are taken now, at most `limit` of them, in no order; of a queue each turn. For operators: it may walk
    * the whole store.

@@ -286,6 +286,12 @@ testCases('wrong types and missing fields: a missing one is reported where the m
 ]);
 
 testCases('queue: limits and forms', [
+  [
+    route('policy: queue, key: [{ param: id }], onUnknown: hold, ▶reconcile: { url: "/{key}" }'),
+    'routes[0].reconcile',
+    'no reconcile with policy queue (coalesce, reject, replay only)',
+    '"reconcile"',
+  ],
   [route('policy: queue').replace('{ name', '▶{ name'), 'routes[0].key', 'a list', 'nothing'],
   [
     route(`policy: queue, key: [{ param: id }], concurrency: ▶0`),

@@ -88,6 +88,7 @@ t.test('a coalesce route gets the defaults of its policy', async (t) => {
     onLeaderFailure: { kind: 'fail' },
     onUnshareable: 'by-method',
     unknownForMs: 0,
+    reconcile: null,
     forward: { fence: null, idempotencyKey: null },
   });
 });
@@ -108,6 +109,7 @@ t.test('a queue route gets the defaults of its policy: one queue for all callers
     maxKeyBodyBytes: 1_048_576,
     unknownForMs: 0,
     forward: { fence: null, idempotencyKey: null },
+    reconcile: null,
     waitMs: 10_000,
     pollMs: 500,
     concurrency: 1,
@@ -139,6 +141,7 @@ t.test('a replay route gets the defaults of its policy: Idempotency-Key, a day, 
     leaseMs: 30_000,
     maxKeyBodyBytes: 1024 * 1024,
     unknownForMs: 86_400_000,
+    reconcile: null,
     forward: { fence: null, idempotencyKey: null },
     keepMs: 86_400_000,
     wait: { kind: 'none' },
@@ -168,6 +171,7 @@ t.test('every field of a replay route arrives in its unit', async (t) => {
     leaseMs: 5_000,
     maxKeyBodyBytes: 2 * 1024 * 1024,
     unknownForMs: 7_200_000,
+    reconcile: null,
     forward: { fence: 'X-Fence', idempotencyKey: 'Idempotency-Key' },
     keepMs: 1_000,
     wait: { kind: 'bounded', waitMs: 3_000, pollMs: 50 },
@@ -211,6 +215,7 @@ t.test('a reject route gets the defaults of its policy: one lock for all callers
     maxKeyBodyBytes: 1024 * 1024,
     conflict: { status: 409, retryAfter: { kind: 'computed' } },
     unknownForMs: 0,
+    reconcile: null,
     forward: { fence: null, idempotencyKey: null },
   });
 });
@@ -300,6 +305,7 @@ drain: 0s
     onLeaderFailure: { kind: 'elect', elections: 3 },
     onUnshareable: 'forward',
     unknownForMs: 0,
+    reconcile: null,
     forward: { fence: null, idempotencyKey: null },
   });
   t.match(r?.policy, { conflict: { status: 429, retryAfter: { kind: 'fixed', seconds: 120 } } });
@@ -428,7 +434,7 @@ t.test('the other configurations that are shown are free of warnings too', async
   for (const addition of additions) t.same(loaded(whole + addition).warnings, [], addition);
   for (const page of readdirSync('docs').filter((name) => name.endsWith('.md'))) {
     for (const [, yaml = ''] of readFileSync(`docs/${page}`, 'utf8').matchAll(/^```yaml\n(routes:[\s\S]*?)^```/gm)) {
-      t.same(loaded(MINIMAL + yaml).warnings, [], `docs/${page}`);
+      t.same(loaded(MINIMAL + yaml, { API_TOKEN: 'token' }).warnings, [], `docs/${page}`);
     }
   }
 });

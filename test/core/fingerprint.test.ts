@@ -20,6 +20,7 @@ function policyOf(fingerprint: FingerprintKind): ReplayPolicy {
     leaseMs: 30_000,
     maxKeyBodyBytes: 1_048_576,
     unknownForMs: 0,
+    reconcile: null,
     forward: { fence: null, idempotencyKey: null },
     keepMs: 86_400_000,
     wait: { kind: 'none' },

@@ -22,6 +22,7 @@ const keyed = {
   leaseMs: 30_000,
   maxKeyBodyBytes: 1_048_576,
   unknownForMs: 0,
+  reconcile: null,
   forward: { fence: null, idempotencyKey: null },
 } as const;
 
@@ -111,9 +112,9 @@ t.test('the digest is of the text of the key, keyed by the secret where there is
   const view = viewOf({ params: new Map([['sku', '42']]) });
   const text = 'k6:s15:oneflight key 1s6:rejects5:stock-pv1:s2:42';
   const plain = createHash('sha256').update(text, 'utf16le').digest('base64url');
-  t.same(keyOf(policy, view, null), { kind: 'key', digest: plain });
+  t.same(keyOf(policy, view, null), { kind: 'key', digest: plain, value: null });
   const secret = createHmac('sha256', 'secret').update(text, 'utf16le').digest('base64url');
-  t.same(keyOf(policy, view, 'secret'), { kind: 'key', digest: secret });
+  t.same(keyOf(policy, view, 'secret'), { kind: 'key', digest: secret, value: null });
   t.not(keyFor(policy, {}), plain);
 });
 
@@ -630,3 +631,35 @@ function withoutLists(tree: Tree): unknown {
   if (!('texts' in tree)) return tree.map(withoutLists);
   return tree.texts.length === 1 ? tree.texts[0] : { texts: tree.texts };
 }
+
+t.test('the value of the key is given only to be asked about, and only where it is one text', async (t) => {
+  const reconcile = {
+    url: { origin: null, target: '/{key}', placeholder: 'key' },
+    everyMs: 1_000,
+    fields: [],
+    done: [],
+  } as const;
+  const view = viewOf({
+    target: '/a?q=a%2Fb%20c&two=1&two=2',
+    fields: ['X-Id', 'one', 'Cookie', 'c=d', 'Idempotency-Key', '"a\\\\b"'],
+    params: new Map([['id', 'a%2Fb%25']]),
+    content: '{"text":"\u00e9\\u00e9","number":1,"list":["a"]}',
+  });
+  const askedOf = (key: KeyPart, change: Partial<RejectPolicy> = { reconcile }) => {
+    const result = keyOf(reject([key], change), view, null);
+    return result.kind === 'key' ? result.value : result.kind;
+  };
+  t.equal(askedOf(part('header', 'x-id')), 'one');
+  t.equal(askedOf(part('header', 'x-id'), {}), null, 'nobody asks');
+  const derived = { ...reconcile, url: { ...reconcile.url, placeholder: 'idempotencyKey' } } as const;
+  t.equal(askedOf(part('header', 'x-id'), { reconcile: derived }), null, 'nobody needs it');
+  t.equal(askedOf(part('idempotency-key', 'idempotency-key')), 'a\\b', 'as it is read, without quotes');
+  t.equal(askedOf(part('cookie', 'c')), 'd');
+  t.equal(askedOf(part('query', 'q')), 'a/b c');
+  t.equal(askedOf(part('query', 'two')), null, 'two values');
+  t.equal(askedOf(part('param', 'id')), 'a/b%', 'decoded, so that it is escaped once');
+  t.equal(askedOf(part('body', '/text')), '\xc3\xa9\xc3\xa9', 'UTF-8 bytes');
+  for (const pointer of ['/number', '/list', '']) t.equal(askedOf(part('body', pointer)), null, pointer);
+  const two = keyOf(reject([part('header', 'x-id'), part('cookie', 'c')], { reconcile }), view, null);
+  t.equal(two.kind === 'key' && two.value, null);
+});

@@ -47,6 +47,16 @@ t.test('replay refuses what is under way, what differs, what is held and what wa
   t.same(endingOf(waiting, 'POST', { kind: 'unknown', election: 0 }), { kind: 'refuse', code: 'outcome-unknown' });
 });
 
+t.test(
+  'whoever joined one that left before it sent anything asks again, whatever the rule says of failures',
+  async (t) => {
+    const waiting = replayPolicy({ wait: { kind: 'bounded', waitMs: 5, pollMs: 5 } });
+    for (const policy of [coalescePolicy(), waiting]) {
+      t.same(endingOf(policy, 'POST', { kind: 'withdrawn', election: 1 }), { kind: 'ask-again', election: 1 });
+    }
+  },
+);
+
 t.test('nobody is elected while an unknown outcome is held', async (t) => {
   const policy = coalescePolicy({ onLeaderFailure: { kind: 'elect', elections: 2 }, unknownForMs: 1_000 });
   t.same(endingOf(policy, 'POST', { kind: 'unknown', election: 0 }), { kind: 'refuse', code: 'leader-failed' });

@@ -147,6 +147,7 @@ t.test('a lease that passed unnoticed is not joined either', async (t) => {
 
 t.test('a client that leaves while the store is asked leads nothing', async (t) => {
   const upstream = await startUpstream(t);
+  const settled: string[] = [];
   const asked = new Gate();
   const answer = new Gate();
   const freed = new Gate();
@@ -156,8 +157,9 @@ t.test('a client that leaves while the store is asked leads nothing', async (t) 
       await answer.opened;
       return real.claim(claim);
     },
-    release: async (lease, options) => {
-      const held = await real.release(lease, options);
+    complete: async (lease, settlement, keepMs) => {
+      const held = await real.complete(lease, settlement, keepMs);
+      settled.push(settlement.kind);
       freed.open();
       return held;
     },
@@ -171,6 +173,7 @@ t.test('a client that leaves while the store is asked leads nothing', async (t) 
   await gateway.over(1);
   answer.open();
   await freed.opened;
+  t.same(settled, ['withdrawn']);
   t.equal(upstream.count(), 0);
 });
 

@@ -8,6 +8,7 @@ import type { Answered, Sent } from '../support/client.js';
 import { LED, problemOf } from '../support/expect.js';
 import { delay, eventually, Gate } from '../support/gate.js';
 import { configOf, type Gateway, metricsOf, startGateways } from '../support/gateway.js';
+import { Random } from '../support/random.js';
 import { startRedis } from '../support/redis.js';
 import {
   answers,
@@ -28,17 +29,6 @@ const REQUESTS = 1_500;
 const LANES = 30;
 const KEYS = 6;
 
-/** A generator of numbers in [0, 1) that a seed repeats (mulberry32). */
-function randomOf(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}
-
 const route = (name: string, policy: string, more = '') => `
   - name: ${name}
     match: { methods: [POST], path: /${name}/* }
@@ -56,8 +46,7 @@ const routes = [
 const NAMES = ['fresh', 'kept', 'elects', 'lock'];
 
 async function chaos(t: Test, store: string, processes: number, seed: number): Promise<void> {
-  const random = randomOf(seed);
-  const pick = <T>(choices: readonly T[]): T => choices[Math.floor(random() * choices.length)]!;
+  const random = new Random(seed);
   const upstream = await startUpstream(t);
   const gateways = await startGateways(t, processes, { config: configOf({ upstream: upstream.url, store, routes }) });
 
@@ -87,10 +76,10 @@ async function chaos(t: Test, store: string, processes: number, seed: number): P
         const now = (running.get(path) ?? 0) + 1;
         running.set(path, now);
         if (now > 1) overlaps.push(`${path}: ${now} at once`);
-        await delay(Math.floor(random() * 12));
+        await delay(random.whole(0, 11));
         // Over before the gateway can know it: what comes then may be called at once.
         running.set(path, (running.get(path) ?? 1) - 1);
-        await pick(endings)(call);
+        await random.pick(endings)(call);
       });
     }
   }
@@ -99,11 +88,11 @@ async function chaos(t: Test, store: string, processes: number, seed: number): P
   const odd: string[] = [];
   let led = 0;
   async function one(): Promise<void> {
-    const path = `/${pick(NAMES)}/${Math.floor(random() * KEYS)}`;
-    const gateway: Gateway = pick(gateways);
+    const path = `/${random.pick(NAMES)}/${random.whole(0, KEYS - 1)}`;
+    const gateway: Gateway = random.pick(gateways);
     const sent: Sent = gateway.send({ method: 'POST', path, body: '{}' });
-    if (random() < 0.25) {
-      await delay(Math.floor(random() * 10));
+    if (random.chance(0.25)) {
+      await delay(random.whole(0, 9));
       sent.leave();
     }
     const answer: Answered | null = await sent.answer.catch(() => null);

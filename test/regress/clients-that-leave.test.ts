@@ -4,10 +4,11 @@ import { spawn } from 'node:child_process';
 import { connect, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { RawClient, send } from '../support/client.js';
-import { COLLAPSED } from '../support/expect.js';
+import { COLLAPSED, PROMPT_MS, problemOf } from '../support/expect.js';
 import { delay, eventually } from '../support/gate.js';
 import { configOf, type Gateway, type Samples, startGateway, startGateways } from '../support/gateway.js';
 import { startRedis } from '../support/redis.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
 import { startUpstream } from '../support/upstream.js';
 
 t.setTimeout(90_000);
@@ -157,4 +158,46 @@ t.test('a leader’s client that leaves before the upstream is connected takes n
   t.equal(answer.text, `{"path":"${path}","call":1}`);
   t.equal(upstream.count(path), 1);
   await upstream.arrived(1, '/slow/alone');
+});
+
+t.test('who leaves before its claim is answered takes nobody with it: a follower elsewhere leads', async (t) => {
+  const redis = await startRedis();
+  t.teardown(() => redis.stop());
+  const proxy = await TcpProxy.start(t, redis.port);
+  const routes = `
+  - name: fresh
+    match: { methods: [POST], path: /fresh }
+    policy: coalesce
+    key: [ { request: path } ]
+    wait: { max: 20s, poll: 15s }
+  - name: waits
+    match: { methods: [POST], path: /waits }
+    policy: replay
+    wait: { max: 20s, poll: 15s }`;
+  const configFor = (port: number) =>
+    configOf({
+      upstream: upstream.url,
+      store: `{ kind: redis, url: "redis://127.0.0.1:${port}", commandTimeout: 300ms }`,
+      routes,
+    });
+  const [slow, near] = await Promise.all([
+    startGateway(t, { config: configFor(proxy.port) }),
+    startGateway(t, { config: configFor(redis.port) }),
+  ]);
+  for (const path of ['/fresh', '/waits']) {
+    proxy.delayMs = 100;
+    const ask = { method: 'POST', path, headers: ['Idempotency-Key', 'one'], body: 'x' };
+    const leaving = slow.send(ask);
+    await leaving.sent;
+    await delay(20);
+    leaving.leave();
+    await t.rejects(leaving.answer);
+    // Its claim is in the store by now, and the answer on its way.
+    await delay(100);
+    const answer = await near.request(ask);
+    t.equal(answer.status, 200, `${path}: ${problemOf(answer)}`);
+    t.equal(upstream.count(path), 1);
+    t.ok(answer.elapsedMs < PROMPT_MS);
+    proxy.delayMs = 0;
+  }
 });

@@ -23,7 +23,9 @@ const settlements: fc.Arbitrary<Settlement> = fc.oneof(
       plain,
     )
     .map((response): Settlement => ({ kind: 'response', response })),
-  fc.tuple(fc.constantFrom('failed', 'unknown'), fc.nat()).map(([kind, election]): Settlement => ({ kind, election })),
+  fc
+    .tuple(fc.constantFrom('failed', 'withdrawn', 'unknown'), fc.nat())
+    .map(([kind, election]): Settlement => ({ kind, election })),
   fc.string({ unit: 'binary' }).map((reason): Settlement => ({ kind: 'unshareable', reason })),
   fc.constant<Settlement>({ kind: 'not-kept' }),
 );

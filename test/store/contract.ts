@@ -99,6 +99,7 @@ export function storeContract(name: string, factory: StoreFactory): void {
   t.test(`${name}: outcomes that nobody knows`, (test) => unknowns(test, factory));
   t.test(`${name}: lease and keep`, (test) => twoTimers(test, factory));
   t.test(`${name}: an operator's word`, (test) => settling(test, factory));
+  t.test(`${name}: reconciling`, (test) => reconciling(test, factory));
   t.test(`${name}: what is taken`, (test) => listing(test, factory));
   t.test(`${name}: bytes`, (test) => bytes(test, factory));
   t.test(`${name}: end of the store`, (test) => closing(test, factory));
@@ -893,6 +894,100 @@ async function settling(t: Test, factory: StoreFactory): Promise<void> {
       t.equal((await claim(c, { key: lease.key, fingerprint: 'y' })).kind, 'mismatch');
     });
   }
+}
+
+/** The states in which a flight's outcome is unknown; in all others the API has nothing to say. */
+const UNKNOWN_STATES: readonly string[] = ['lease passed, held', 'completed as unknown'];
+
+async function reconciling(t: Test, factory: StoreFactory): Promise<void> {
+  const [a, b, c] = (await factory(t, 3)) as [Store, Store, Store];
+  const found = { ...anyResponse, content: Buffer.from('found by asking') };
+  const asResponse = { kind: 'response', response: found, keepMs: LONG_MS } as const;
+  const words = [{ kind: 'free' }, asResponse, { kind: 'not-kept', keepMs: LONG_MS }] as const;
+
+  for (const [state, [answer, enter]] of Object.entries(STATES)) {
+    if (UNKNOWN_STATES.includes(state)) {
+      await t.test(`${state}: the flight's own outcome is settled`, async (t) => {
+        const freed = await enter(a, { key: newKey(), fingerprint: 'x' });
+        const standing = await b.standing(freed.key, freed.flight);
+        if (standing.kind !== 'unknown') throw new Error(standing.kind);
+        t.ok(standing.leftMs > 20_000 && standing.leftMs <= LONG_MS, `left ${standing.leftMs}`);
+        t.equal(await b.settleUnknown(freed.key, freed.flight, { kind: 'free' }), 'settled');
+        t.same(await c.standing(freed.key, freed.flight), { kind: 'over' });
+        t.equal(await b.settleUnknown(freed.key, freed.flight, { kind: 'free' }), 'absent', 'once');
+        const next = await lead(c, { key: freed.key, fingerprint: 'y' });
+        t.ok(next.fence > freed.fence);
+
+        for (const [as, ended] of [
+          [asResponse, { kind: 'response', response: found }],
+          [words[2], { kind: 'not-kept' }],
+        ] as const) {
+          const lease = await enter(a, { key: newKey(), fingerprint: 'x' });
+          t.equal(await b.settleUnknown(lease.key, lease.flight, as), 'settled');
+          t.same(await c.standing(lease.key, lease.flight), { kind: 'over' });
+          const stored = await claim(c, { key: lease.key, fingerprint: 'x' });
+          if (stored.kind !== 'stored') throw new Error(stored.kind);
+          t.same(stored.ended, ended);
+          t.equal(stored.flight, lease.flight);
+          t.ok(stored.ageMs < 5_000 && stored.ttlMs > 20_000, 'kept from now on');
+          t.equal((await claim(c, { key: lease.key, fingerprint: 'y' })).kind, 'mismatch');
+          t.equal(await a.complete(lease, responseWith(Buffer.from('late')), LONG_MS), 'lost');
+        }
+      });
+    } else {
+      await t.test(`${state}: its own flight is left as it is`, async (t) => {
+        const lease = await enter(a, { key: newKey(), fingerprint: 'x' });
+        const before = await claim(c, { key: lease.key, fingerprint: 'x' });
+        const standing = { kind: state === 'in flight' ? 'in-flight' : 'over' };
+        t.same(await b.standing(lease.key, lease.flight), standing);
+        for (const as of words) t.equal(await b.settleUnknown(lease.key, lease.flight, as), 'absent', as.kind);
+        const after = await claim(c, { key: lease.key, fingerprint: 'x' });
+        t.equal(after.kind, answer);
+        if (after.kind === 'stored' && before.kind === 'stored') t.same(after.ended, before.ended);
+        t.equal(await a.renew(lease), state === 'in flight' ? 'held' : 'lost');
+      });
+    }
+
+    await t.test(`${state}: an answer about an earlier flight changes nothing`, async (t) => {
+      const key = newKey();
+      const earlier = await lead(a, { key });
+      await a.complete(earlier, { kind: 'unknown', election: 0 }, LONG_MS);
+      await a.settle(key, { kind: 'free' });
+      const lease = await enter(a, { key, fingerprint: 'x' });
+      t.same(await b.standing(key, earlier.flight), { kind: 'over' });
+      for (const as of words) t.equal(await b.settleUnknown(key, earlier.flight, as), 'absent', as.kind);
+      const after = await claim(c, { key, fingerprint: 'x' });
+      t.equal(after.kind, answer);
+      if (after.kind === 'unknown') t.equal(after.flight, lease.flight);
+    });
+  }
+
+  await t.test('a key that is free is absent', async (t) => {
+    const key = newKey();
+    for (const as of words) t.equal(await a.settleUnknown(key, newFlightId(), as), 'absent');
+    t.same(await a.standing(key, newFlightId()), { kind: 'over' });
+    const passed = await lead(a, { key: `${key}-passed`, leaseMs: 20 });
+    await sleep(40);
+    t.same(await a.standing(passed.key, passed.flight), { kind: 'over' });
+    t.equal(await a.settleUnknown(passed.key, passed.flight, asResponse), 'absent');
+    t.equal((await claim(b, { key: passed.key })).kind, 'leader');
+  });
+
+  await t.test('an outcome whose time is over is absent', async (t) => {
+    const lease = await lead(a, { key: newKey() });
+    await a.complete(lease, { kind: 'unknown', election: 0 }, SHORT_MS);
+    await sleep(SHORT_MS + 30);
+    t.same(await b.standing(lease.key, lease.flight), { kind: 'over' });
+    t.equal(await b.settleUnknown(lease.key, lease.flight, asResponse), 'absent');
+    t.equal((await claim(c, { key: lease.key })).kind, 'leader');
+  });
+
+  await t.test('of two who found it out one settles', async (t) => {
+    const lease = await lead(a, { key: newKey() });
+    await a.complete(lease, { kind: 'unknown', election: 0 }, LONG_MS);
+    const both = await Promise.all(words.map((as) => b.settleUnknown(lease.key, lease.flight, as)));
+    t.equal(both.filter((how) => how === 'settled').length, 1);
+  });
 }
 
 async function listing(t: Test, factory: StoreFactory): Promise<void> {

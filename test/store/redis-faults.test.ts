@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { newFlightId } from '../../src/core/claim.js';
 import { RedisStore, type RedisStoreOptions } from '../../src/store/redis.js';
+import { eventually } from '../support/gate.js';
 import { type RedisServer, startRedis } from '../support/redis.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import {
@@ -553,4 +554,15 @@ t.test('a turn whose giving back was not answered is given back all the same', a
     await turnOf(other, next);
     await untilItAnswers(store);
   }
+});
+
+t.test('the places of a process that is gone do not fill the queue for longer than its lease', async (t) => {
+  const gone = await open(t);
+  const store = await open(t);
+  const ask = { key: newKey(), maxQueue: 1 };
+  await turnAtOnce(store, ask);
+  await placeIn(gone, { ...ask, leaseMs: 300 });
+  t.equal((await enter(store, ask)).kind, 'full');
+  await gone.close();
+  await eventually('there is room', async () => (await enter(store, ask)).kind === 'queued');
 });

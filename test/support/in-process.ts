@@ -58,13 +58,23 @@ export async function startInProcess(
     queued: () => {},
     leaseLost: () => counts.lost++,
     unsettled: () => counts.unsettled++,
+    asked: () => {},
+    reconciled: () => {},
     over: (report) => reports.push(report),
     failed: (error) => failures.push(error),
   };
   const local = new MemoryStore({ maxMemoryBytes: 1_048_576 });
   const upstreamOf = () => upstream;
   const leaders = new Leaders({ upstreamOf, observer, budget: new MemoryBudget(64 * 1_048_576) });
-  const flights = new Flights({ store: options.store, local, leaders, upstreamOf, observer, newFlightId });
+  const flights = new Flights({
+    store: options.store,
+    local,
+    leaders,
+    upstreamOf,
+    observer,
+    reconciler: { unknown: () => {} },
+    newFlightId,
+  });
   const turns = new Turns({ store: options.store, local, leaders, upstreamOf, observer });
   const rules = compileRules(options.rules);
   const listener = new Listener({
@@ -109,6 +119,8 @@ export function storeWith(changes: (real: MemoryStore) => Partial<Store>): Store
     settled: (flight, options) => real.settled(flight, options),
     queue: real.queue,
     settle: (key, as) => real.settle(key, as),
+    settleUnknown: (key, flight, as) => real.settleUnknown(key, flight, as),
+    standing: (key, flight) => real.standing(key, flight),
     taken: (options) => real.taken(options),
     ping: () => real.ping(),
     open: () => real.open(),

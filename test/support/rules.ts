@@ -9,6 +9,7 @@ const KEYED = {
   leaseMs: 30_000,
   maxKeyBodyBytes: 1_048_576,
   unknownForMs: 0,
+  reconcile: null,
   forward: { fence: null, idempotencyKey: null },
 } as const;
 

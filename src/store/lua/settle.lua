@@ -1,17 +1,19 @@
--- Ends whatever has the key, by an operator's word, and tells the waiting processes.
+-- Ends what has the key, by an operator's word or by that of the API, and tells the waiting processes.
 --
 -- KEYS[1]  the key's record
 -- KEYS[2]  the result of the flight that has the key, for waiters that missed the push
 -- ARGV[1]  id of that flight, as it was read just before
--- ARGV[2]  frame: the response in bytes; '': the key is freed
+-- ARGV[2]  frame: how it ended, in bytes; '': the key is freed
 -- ARGV[3]  how long the frame answers later claims, in ms; 0: the key is free at once
 -- ARGV[4]  prefix of the processes' channels
 -- ARGV[5]  how long the result waits for its waiters, and how long the flight cannot begin again, in ms
 -- ARGV[6]  largest frame in bytes that travels inside the push
+-- ARGV[7]  'u': only if the flight's outcome is unknown; '': in whatever state it is
 --
--- Result: 1 settled; 0 nothing has the key; 2 another flight has it by now and nothing changed.
+-- Result: 1 settled; 0 nothing has the key; 2 another flight has it by now, or this one in another state than asked for,
+-- and nothing changed.
 --
--- Pushes are those of complete.lua with a response and those of release.lua without one. A result that is there already
+-- Pushes are those of complete.lua with a frame and those of release.lua without one. A result that is there already
 -- is how the flight ended, and stays what its waiters are told.
 
 local t = redis.call('TIME')
@@ -20,10 +22,14 @@ local record = redis.call('HMGET', KEYS[1], 's', 'f', 'n', 'l', 'h', 't', 'fp', 
 if not record[1] then
   return 0
 end
-if record[1] == 'f' and tonumber(record[4]) <= now and tonumber(record[5]) == 0 then
+local passed = record[1] == 'f' and tonumber(record[4]) <= now
+if passed and tonumber(record[5]) == 0 then
   return 0
 end
 if record[2] ~= ARGV[1] then
+  return 2
+end
+if ARGV[7] == 'u' and record[1] ~= 'u' and not passed then
   return 2
 end
 

@@ -1,0 +1,306 @@
+/** The checker: a clean log has no faults, and each kind of fault is found in a log that has just that one. */
+
+import t from 'tap';
+import { check } from './check.js';
+import type { Execution, Leftover, Seen, Trouble, View } from './seen.js';
+
+const NOTHING: Seen = { executions: [], views: [], troubles: [], flushesMs: [], leftovers: [], oddities: [] };
+const LED = 'oneflight; fwd=miss; stored';
+const COLLAPSED = 'oneflight; fwd=miss; collapsed';
+const HIT = 'oneflight; hit; ttl=1';
+
+let made = 0;
+
+function call(route: string, request: string, changes: Partial<Execution> = {}): Execution {
+  made += 1;
+  return {
+    route,
+    path: `/${route}/1`,
+    body: 'A',
+    request,
+    fence: made,
+    startMs: 10,
+    endMs: 50,
+    how: 'answered',
+    status: 200,
+    answer: `200 ${request}`,
+    ...changes,
+  };
+}
+
+function view(route: string, request: string, changes: Partial<View> = {}): View {
+  return {
+    route,
+    path: `/${route}/1`,
+    body: 'A',
+    request,
+    gateway: 0,
+    afterwards: false,
+    startMs: 5,
+    endMs: 60,
+    how: 'answered',
+    status: 200,
+    answer: `200 ${request}`,
+    problem: null,
+    cacheStatus: LED,
+    replayed: false,
+    ...changes,
+  };
+}
+
+function problem(route: string, request: string, code: string, changes: Partial<View> = {}): View {
+  return view(route, request, { status: 409, problem: code, cacheStatus: `oneflight; detail=${code}`, ...changes });
+}
+
+function unanswered(how: Execution['how'], changes: Partial<Execution> = {}): Partial<Execution> {
+  return { how, status: 0, answer: '', ...changes };
+}
+
+const later = (startMs: number, endMs = startMs + 40) => ({ startMs, endMs });
+const replayOf = (request: string, of: string, changes: Partial<View> = {}) =>
+  view('once', request, { ...later(100), answer: `200 ${of}`, cacheStatus: HIT, replayed: true, ...changes });
+const trouble = (gateway: Trouble['gateway'], fromMs: number, toMs: number): Trouble => ({
+  what: 'stop',
+  gateway,
+  fromMs,
+  toMs,
+});
+
+/** The log has exactly one fault, and this is what it says. */
+function finds(what: string, seen: Partial<Seen>, words: RegExp): void {
+  t.test(`found: ${what}`, async (t) => {
+    const faults = check({ ...NOTHING, ...seen });
+    t.equal(faults.length, 1, faults.join('\n'));
+    t.match(faults[0], words);
+  });
+}
+
+function passes(what: string, seen: Partial<Seen>): void {
+  t.test(`fine: ${what}`, async (t) => t.same(check({ ...NOTHING, ...seen }), []));
+}
+
+/** Two calls of two requests of one key, each of which was told its call's answer unless it had none. */
+function two(route: string, first: Partial<Execution>, second: Partial<Execution>): Partial<Seen> {
+  const executions = [call(route, 'a', first), call(route, 'b', second)];
+  const views = executions.map(({ request, answer, how, startMs, endMs }, gateway) =>
+    how === 'answered'
+      ? view(route, request, { gateway, answer, startMs: startMs - 5, endMs: endMs + 5 })
+      : problem(route, request, 'outcome-unknown', { gateway, startMs: startMs - 5, endMs: endMs + 5 }),
+  );
+  return { executions, views };
+}
+
+passes('nothing', {});
+passes('a leader and its replay', {
+  executions: [call('once', 'a')],
+  views: [view('once', 'a'), replayOf('b', 'a'), problem('once', 'c', 'key-reused', { body: 'B', ...later(20) })],
+});
+passes('one after the other', two('lock', {}, later(60)));
+passes('a follower', {
+  executions: [call('fresh', 'a')],
+  views: [view('fresh', 'a'), view('fresh', 'b', { startMs: 20, answer: '200 a', cacheStatus: COLLAPSED })],
+});
+passes('a refused duplicate', {
+  executions: [call('lock', 'a')],
+  views: [view('lock', 'a'), problem('lock', 'b', 'in-flight', later(20))],
+});
+
+finds('a second send while the answer is kept', two('once', {}, later(500)), /while the answer was kept/);
+finds('a second send while the outcome is held', two('once', unanswered('reset'), later(500)), /outcome was held/);
+finds(
+  'a second send while the outcome is held, whoever was stopped',
+  { ...two('once', {}, later(3_000)), troubles: [trouble(0, 20, 1_500)] },
+  /outcome was held/,
+);
+finds('a second send before the window is over', two('short', {}, later(900)), /answer was kept/);
+passes('a second send after the window', two('short', {}, later(1_060)));
+passes('a second send after a status that frees the key', two('once', { status: 503 }, later(60)));
+passes('a second send after an outcome that is released', two('freed', unanswered('reset'), later(60)));
+finds('a second send of an answer, though unknown ones are released', two('freed', {}, later(60)), /answer was kept/);
+passes('a second send of a released key whose gateway was stopped', {
+  ...two('freed', {}, later(1_500)),
+  troubles: [trouble(0, 20, 1_400)],
+});
+passes('a second send after the store was emptied', {
+  ...two('once', {}, later(500)),
+  flushesMs: [100],
+  troubles: [trouble('all', 100, 101)],
+});
+finds('a held outcome of a lock', two('lock-held', unanswered('hung-up'), later(500)), /outcome was held/);
+finds('a kept answer of coalesce', two('kept', {}, later(300)), /answer was kept/);
+passes('an error that coalesce keeps for nobody', two('kept', { status: 500 }, later(60)));
+
+for (const route of ['lock', 'fresh', 'freed']) {
+  finds(`two calls at a time of ${route}`, two(route, { endMs: 100 }, later(40)), /was running/);
+}
+passes('two at a time when the first one lost its lease', {
+  ...two('lock', { endMs: 1_500 }, later(1_000)),
+  troubles: [trouble(0, 20, 1_400)],
+});
+finds(
+  'two at a time when only the second one was stopped',
+  { ...two('lock', { endMs: 1_500 }, later(1_000)), troubles: [trouble(1, 20, 400)] },
+  /was running/,
+);
+passes('two at a time without the store, where the rule says so', {
+  ...two('fresh', { endMs: 1_500 }, later(1_000)),
+  troubles: [trouble(1, 900, 1_100)],
+});
+finds(
+  'two at a time without the store, where the rule does not say so',
+  { ...two('strict', { endMs: 1_500 }, later(1_000)), troubles: [trouble(1, 900, 1_100)] },
+  /was running/,
+);
+finds('a fence twice', two('lock', { fence: 7 }, { ...later(60), fence: 7 }), /fence did not grow/);
+finds('a fence that shrinks', two('lock', { fence: 8 }, { ...later(60), fence: 7 }), /fence did not grow/);
+finds(
+  'a request that was sent twice',
+  { executions: [call('lock', 'a'), call('lock', 'a', later(60))], views: [view('lock', 'a', { answer: '200 a' })] },
+  /sent 2 times/,
+);
+
+const one = [call('once', 'a')];
+const led = view('once', 'a');
+const given = (changes: Partial<View>): Partial<Seen> => ({
+  executions: one,
+  views: [led, replayOf('b', 'a', changes)],
+});
+finds('a replay of no call', given({ answer: '200 z' }), /no call of its key gave/);
+finds('a replay for another body', given({ body: 'B' }), /another body/);
+finds('a replay that is not marked', given({ replayed: false }), /Idempotent-Replayed: false/);
+finds('an answer without Cache-Status', given({ cacheStatus: '', replayed: false }), /neither led nor shared/);
+finds(
+  'an answer that bypassed the rule',
+  given({ cacheStatus: 'oneflight; fwd=bypass; detail=x', replayed: false }),
+  /led/,
+);
+finds('an answer of a call that was not made', given({ cacheStatus: LED, replayed: false }), /no call was made/);
+finds(
+  'a leader with a wrong answer',
+  { executions: one, views: [{ ...led, answer: '200 z' }] },
+  /not the answer of its/,
+);
+finds(
+  'a cut answer given as a whole one',
+  { executions: [call('lock', 'a', unanswered('cut'))], views: [view('lock', 'a')] },
+  /not the answer of its call, cut/,
+);
+finds(
+  'a follower with an answer from before',
+  {
+    executions: [call('fresh', 'a')],
+    views: [view('fresh', 'a'), view('fresh', 'b', { ...later(600), answer: '200 a', cacheStatus: COLLAPSED })],
+  },
+  /before its time/,
+);
+finds(
+  'an answer that is kept too long',
+  {
+    executions: [call('kept', 'a')],
+    views: [view('kept', 'a'), view('kept', 'b', { ...later(1_000), answer: '200 a', cacheStatus: HIT })],
+  },
+  /before its time/,
+);
+finds(
+  'a replay of a status that frees the key',
+  { executions: [call('once', 'a', { status: 503 })], views: [led, replayOf('b', 'a')] },
+  /though it freed the key/,
+);
+finds(
+  'a request that is shared and forwarded',
+  {
+    executions: [...one, call('once', 'b', { ...later(60_200), answer: '200 a' })],
+    views: [led, replayOf('b', 'a', later(60_100))],
+  },
+  /though it was forwarded/,
+);
+
+finds(
+  'a follower of a flight that has lost the key',
+  {
+    executions: [call('strict', 'a', { endMs: 1_900 }), call('strict', 'b', later(1_000, 2_000))],
+    views: [
+      view('strict', 'a', { endMs: 1_910 }),
+      view('strict', 'b', { gateway: 1, ...later(990, 2_010) }),
+      view('strict', 'c', { ...later(1_500, 1_910), answer: '200 a', cacheStatus: COLLAPSED }),
+    ],
+    troubles: [trouble(0, 20, 1_400)],
+  },
+  /had lost the key/,
+);
+finds('a request that hangs', { views: [view('lock', 'a', { how: 'hung' })] }, /neither an answer nor an end/);
+finds('a cut connection for nothing', { views: [view('lock', 'a', { how: 'cut' })] }, /no call failed/);
+finds('no connection for nothing', { views: [view('lock', 'a', { how: 'refused' })] }, /no connection/);
+passes('no connection to a gateway that is killed', {
+  views: [view('lock', 'a', { how: 'refused' })],
+  troubles: [trouble(0, 0, 100)],
+});
+finds('a refusal for nobody', { views: [problem('lock', 'a', 'in-flight')] }, /nobody had the key/);
+finds(
+  'a refusal for what is long over',
+  { executions: [call('lock', 'a')], views: [view('lock', 'a'), problem('lock', 'b', 'in-flight', later(600))] },
+  /nobody had the key/,
+);
+finds(
+  'in flight for another body',
+  { executions: one, views: [led, problem('once', 'b', 'in-flight', { body: 'B', ...later(20) })] },
+  /nobody had the key/,
+);
+finds(
+  'a key that nobody reused',
+  { executions: one, views: [led, problem('once', 'b', 'key-reused')] },
+  /no other body/,
+);
+finds('a wait that ended early', { views: [problem('fresh', 'a', 'wait-timeout')] }, /before its wait was over/);
+finds('an unknown outcome of nothing', { views: [problem('once', 'a', 'outcome-unknown')] }, /no outcome is unknown/);
+finds('a failed leader that did not fail', { views: [problem('fresh', 'a', 'leader-failed')] }, /no leader has failed/);
+finds('a store that was there', { views: [problem('lock', 'a', 'store-unavailable')] }, /store was there/);
+finds('an upstream that was there', { views: [problem('lock', 'a', 'upstream-unreachable')] }, /upstream was there/);
+finds(
+  'a problem of its own answered call',
+  { executions: [call('lock', 'a')], views: [problem('lock', 'a', 'outcome-unknown')] },
+  /its own call was answered/,
+);
+finds('an error of the gateway', { views: [problem('lock', 'a', 'internal-error')] }, /no answer of this policy/);
+finds('a conflict where duplicates wait', { views: [problem('fresh', 'a', 'in-flight')] }, /no answer of this policy/);
+finds(
+  'a key that stays locked',
+  {
+    views: [problem('lock', 'a', 'in-flight', { afterwards: true, ...later(4_000) })],
+    troubles: [trouble(0, 100, 200)],
+  },
+  /should be free/,
+);
+
+finds(
+  'an outcome that is held of a claim that was only lost',
+  {
+    views: [
+      problem('once', 'a', 'outcome-unknown', { afterwards: true, ...later(4_000) }),
+      view('once', 'b', { how: 'left' }),
+    ],
+    troubles: [{ ...trouble(0, 5, 200), what: 'drop-reply' }],
+  },
+  /nothing was sent/,
+);
+passes('an outcome that is held of a gateway that was stopped', {
+  views: [
+    problem('once', 'a', 'outcome-unknown', { afterwards: true, ...later(4_000) }),
+    view('once', 'b', { how: 'left' }),
+  ],
+  troubles: [trouble(0, 5, 200)],
+});
+
+const leftover = (changes: Partial<Leftover>): Partial<Seen> => ({
+  leftovers: [{ name: 's1:{x}', route: 'once', state: 'd', ttlMs: 30_000, ...changes }],
+});
+passes('what is kept for its time', leftover({}));
+finds('what is kept for ever', leftover({ ttlMs: -1 }), /for ever/);
+finds('what is kept too long', leftover({ route: 'kept' }), /for 30000 ms more/);
+finds(
+  'an unknown outcome that is kept though it is released',
+  leftover({ route: 'freed', state: 'u' }),
+  /for 30000 ms more/,
+);
+finds('a flight that goes on', leftover({ route: 'lock', state: 'f', ttlMs: 500 }), /goes on/);
+finds('a gateway that failed', { oddities: ['gateway 0 ended by itself'] }, /by itself/);

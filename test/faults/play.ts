@@ -1,0 +1,243 @@
+/**
+ * Plays a schedule: sends its requests, treats the upstream's calls as it says, breaks what it breaks, and writes down
+ * what is seen.
+ *
+ * Invariants: every request is waited for, longer than any bound allows; when everything is whole again, some keys of
+ * every route are asked for once more.
+ */
+
+import { type Answered, type Sent, send } from '../support/client.js';
+import { problemOf } from '../support/expect.js';
+import { delay, eventually, within } from '../support/gate.js';
+import type { Scope } from '../support/gateway.js';
+import type { RedisServer } from '../support/redis.js';
+import { type Answer, answers, type Call } from '../support/upstream.js';
+import { chunkBytes } from '../support/wire.js';
+import { LEASE_MS, ROUTES } from './routes.js';
+import type { RequestPlan, Schedule, Step } from './schedule.js';
+import { answerText, type Execution, type Seen, type View } from './seen.js';
+import { Stage } from './stage.js';
+
+/**
+ * Beyond any bound: wait, lease, the upstream's deadlines twice (an election), and as much again for a gateway that was
+ * stopped and a machine that is busy.
+ */
+const HUNG_MS = 25_000;
+/** Paths of each route that are asked for when everything is over. */
+const AFTERWARDS = 2;
+const PIECES = 3;
+
+/** How a call ended, noted when it is made to end; a call without it was ended by the gateway. */
+type Ended = { how: Execution['how']; status: number; answer: string };
+
+class Playing {
+  readonly #ended = new Map<Call, Ended>();
+  readonly #views: Promise<View>[] = [];
+  #over = false;
+
+  constructor(
+    readonly schedule: Schedule,
+    readonly stage: Stage,
+  ) {}
+
+  async play(): Promise<Seen> {
+    const { schedule, stage } = this;
+    const beganMs = performance.now();
+    for (const path of Object.keys(schedule.steps)) stage.upstream.on(path, (call) => this.#treat(call));
+    const faults = Promise.all(
+      schedule.faults.map(async (fault) => {
+        await delay(fault.atMs);
+        await stage.play(fault, () => this.#upstreamDown());
+      }),
+    );
+    for (const [at, plan] of schedule.requests.entries()) {
+      const inMs = beganMs + plan.atMs - performance.now();
+      if (inMs > 0) await delay(inMs);
+      this.#views.push(this.#ask(`r${at}`, plan, false));
+    }
+    await Promise.all([faults, ...this.#views]);
+    const notWhole = await this.#afterwards();
+    const oddities = [...notWhole, ...(await stage.oddities())];
+    const leftovers = await stage.leftovers();
+    stage.close();
+    return this.#shifted(beganMs, {
+      executions: stage.upstream.calls
+        .filter(({ path }) => path in schedule.steps)
+        .map((call) => this.#executionOf(call)),
+      views: await Promise.all(this.#views),
+      troubles: stage.troubles,
+      flushesMs: stage.flushesMs,
+      leftovers,
+      oddities,
+    });
+  }
+
+  /** Asks when every lease of a gateway that is gone has passed, and every call is over. */
+  async #afterwards(): Promise<string[]> {
+    const { stage, schedule } = this;
+    await eventually('every call being over', () => stage.upstream.calls.every(({ endedAtMs }) => endedAtMs !== null));
+    await delay(LEASE_MS + 200);
+    const notWhole = await stage.whole();
+    this.#over = true;
+    const plans = ROUTES.flatMap(({ name }) => {
+      const paths = [...new Set(schedule.requests.filter(({ route }) => route === name).map(({ path }) => path))];
+      return paths.slice(-AFTERWARDS).map((path, at) => ({ route: name, path, gateway: at % schedule.processes }));
+    });
+    const last = plans.map((plan, at) =>
+      this.#ask(`after${at}`, { ...plan, atMs: 0, body: 'A', leavesAfterMs: null }, true),
+    );
+    this.#views.push(...last);
+    await Promise.all(last);
+    return notWhole;
+  }
+
+  async #treat(call: Call): Promise<void> {
+    const steps = this.schedule.steps[call.path]!;
+    const step: Step = this.#over
+      ? { kind: 'answers', afterMs: 0, status: 200, bytes: 100 }
+      : steps[(call.ordinal - 1) % steps.length]!;
+    const { whole } = await call.received;
+    if (!whole) return;
+    if (step.kind === 'stalls') return call.closed;
+    if (step.kind !== 'drips') await delay(step.afterMs);
+    if (call.endedAtMs !== null) return;
+    switch (step.kind) {
+      case 'answers': {
+        const answer = this.#answerTo(call, step.status, step.bytes);
+        this.#end(call, 'answered', answer);
+        return answers(answer)(call);
+      }
+      case 'drips': {
+        const answer = this.#answerTo(call, step.status, step.bytes);
+        return this.#drip(call, answer, step.afterMs);
+      }
+      case 'hangs-up':
+        this.#end(call, 'hung-up');
+        return call.hangUp();
+      case 'resets':
+        this.#end(call, 'reset');
+        return call.reset();
+      case 'cuts-length':
+      case 'cuts-chunked': {
+        const length = step.kind === 'cuts-length';
+        call.head(200, 'OK', length ? ['Content-Length', '1000'] : ['Transfer-Encoding', 'chunked']);
+        call.raw(length ? 'cut off' : chunkBytes(Buffer.from('cut off')));
+        this.#end(call, 'cut');
+        return call.hangUp();
+      }
+    }
+  }
+
+  async #drip(call: Call, answer: Answer & { content: string; status: number }, pauseMs: number): Promise<void> {
+    const content = Buffer.from(answer.content);
+    const size = Math.ceil(content.length / PIECES);
+    call.head(answer.status, 'OK', ['Content-Length', String(content.length)]);
+    for (let from = 0; from < content.length; from += size) {
+      await delay(pauseMs);
+      if (call.endedAtMs !== null) return;
+      call.raw(content.subarray(from, from + size));
+    }
+    this.#end(call, 'answered', answer);
+    call.finish();
+  }
+
+  #end(call: Call, how: Execution['how'], answer?: { status: number; content: string }): void {
+    const text = answer === undefined ? '' : answerText(answer.status, Buffer.from(answer.content));
+    this.#ended.set(call, { how, status: answer?.status ?? 0, answer: text });
+  }
+
+  /** What is under way, an answer just written too, may be lost. */
+  #upstreamDown(): void {
+    const recentMs = performance.now() - 100;
+    for (const call of this.stage.upstream.calls) {
+      if (call.endedAtMs !== null && call.endedAtMs < recentMs) continue;
+      const ended = this.#ended.get(call);
+      if (ended?.how === 'answered') ended.how = 'perhaps';
+      else if (ended === undefined) this.#ended.set(call, { status: 0, answer: '', how: 'reset' });
+    }
+  }
+
+  /** No two calls are answered alike. */
+  #answerTo(call: Call, status: number, bytes: number): { status: number; content: string } {
+    return { status, content: `${call.path} ${call.ordinal} ${String(call.content)} `.padEnd(bytes, 'x') };
+  }
+
+  #executionOf(call: Call): Execution {
+    const { path, startedAtMs, endedAtMs } = call;
+    return {
+      route: path.split('/')[1]!,
+      path,
+      body: String(call.content ?? ''),
+      request: call.header('x-request') ?? '',
+      fence: Number(call.header('x-fence') ?? 0),
+      startMs: startedAtMs,
+      endMs: endedAtMs ?? performance.now(),
+      ...(this.#ended.get(call) ?? { how: 'abandoned', status: 0, answer: '' }),
+    };
+  }
+
+  async #ask(request: string, plan: RequestPlan, afterwards: boolean): Promise<View> {
+    const { route, path, body, gateway } = plan;
+    const headers = ['X-Request', request, 'Idempotency-Key', path, 'Content-Type', 'text/plain'];
+    const startMs = performance.now();
+    const sent = send(this.stage.gateway(gateway).url, { method: 'POST', path, headers, body });
+    const seen = await this.#await(sent, plan.leavesAfterMs);
+    return { route, path, body, request, gateway, afterwards, startMs, endMs: performance.now(), ...seen };
+  }
+
+  async #await(sent: Sent, leavesAfterMs: number | null) {
+    let left = false;
+    const answer = within(HUNG_MS, 'hung', sent.answer);
+    if (leavesAfterMs !== null) {
+      void sent.sent.then(async () => {
+        await delay(leavesAfterMs);
+        left = true;
+        sent.leave();
+      });
+    }
+    const nothing = { status: 0, answer: '', problem: null, cacheStatus: '', replayed: false };
+    try {
+      const came = await answer;
+      if (came.cut) return { ...nothing, how: left ? 'left' : 'cut' } as const;
+      return { ...told(came), how: 'answered' } as const;
+    } catch (error) {
+      if (left) return { ...nothing, how: 'left' } as const;
+      const { code, message } = error as { code?: string; message: string };
+      if (message.startsWith('hung')) sent.leave();
+      const how = message.startsWith('hung') ? 'hung' : code === 'ECONNREFUSED' ? 'refused' : 'cut';
+      return { ...nothing, how } as const;
+    }
+  }
+
+  /** All times from the beginning of the schedule. */
+  #shifted(beganMs: number, seen: Seen): Seen {
+    const from = <T extends { startMs: number; endMs: number }>(thing: T): T => ({
+      ...thing,
+      startMs: thing.startMs - beganMs,
+      endMs: thing.endMs - beganMs,
+    });
+    return {
+      ...seen,
+      executions: seen.executions.map(from),
+      views: seen.views.map(from),
+      troubles: seen.troubles.map((one) => ({ ...one, fromMs: one.fromMs - beganMs, toMs: one.toMs - beganMs })),
+      flushesMs: seen.flushesMs.map((atMs) => atMs - beganMs),
+    };
+  }
+}
+
+function told(came: Answered) {
+  return {
+    status: came.status,
+    answer: answerText(came.status, came.body),
+    problem: problemOf(came),
+    cacheStatus: came.cacheStatus ?? '',
+    replayed: came.header('idempotent-replayed') === 'true',
+  };
+}
+
+/** Plays one schedule on a Redis that no other schedule uses at the same time. */
+export async function play(schedule: Schedule, server: RedisServer, scope: Scope): Promise<Seen> {
+  const stage = await Stage.open(schedule, server, scope);
+  return new Playing(schedule, stage).play();
+}

@@ -1,0 +1,201 @@
+/**
+ * A schedule drawn from a seed: who asks what of which gateway and when, how the upstream treats each call, and what
+ * breaks.
+ *
+ * Invariants: pure, the same seed gives the same schedule; times are milliseconds from its beginning; a gateway is killed
+ * or stopped at most once; only the kind `forgets` empties the store.
+ */
+
+import { Random } from '../support/random.js';
+import { LEASE_MS, ROUTES } from './routes.js';
+
+/** How the upstream treats one call. `afterMs`: it works for so long before. */
+export type Step =
+  | { readonly kind: 'answers'; readonly afterMs: number; readonly status: number; readonly bytes: number }
+  /** The content comes in pieces, `afterMs` apart. */
+  | { readonly kind: 'drips'; readonly afterMs: number; readonly status: number; readonly bytes: number }
+  | { readonly kind: 'hangs-up' | 'resets' | 'cuts-length' | 'cuts-chunked' | 'stalls'; readonly afterMs: number };
+
+export type RequestPlan = {
+  readonly atMs: number;
+  readonly route: string;
+  readonly path: string;
+  readonly body: string;
+  readonly gateway: number;
+  /** When the client leaves, after it has sent; null: it stays. */
+  readonly leavesAfterMs: number | null;
+};
+
+export type Fault = { readonly atMs: number } & (
+  | { readonly kind: 'kill'; readonly gateway: number; readonly forMs: number }
+  | { readonly kind: 'stop'; readonly gateway: number; readonly forMs: number }
+  /** The next reply to this gateway is lost, with its connection. */
+  | { readonly kind: 'drop-reply'; readonly gateway: number }
+  /** Between this gateway and the store nothing passes, and the connections are gone afterwards. */
+  | { readonly kind: 'black-hole'; readonly gateway: number; readonly forMs: number }
+  /** What this gateway asks of the store arrives late. */
+  | { readonly kind: 'slow-network'; readonly gateway: number; readonly forMs: number }
+  /** What it asks arrives when it has given the connection up. */
+  | { readonly kind: 'late-packet'; readonly gateway: number; readonly forMs: number }
+  | { readonly kind: 'kill-connections'; readonly of: 'normal' | 'pubsub' }
+  | { readonly kind: 'pause-store'; readonly forMs: number }
+  | { readonly kind: 'forget-scripts' }
+  | { readonly kind: 'refuse-upstream'; readonly forMs: number }
+  | { readonly kind: 'flush' }
+);
+
+export type Schedule = {
+  readonly seed: number;
+  /** `calm`: nothing breaks but upstream calls. `forgets`: the store loses everything at times. */
+  readonly kind: 'calm' | 'faults' | 'forgets';
+  readonly processes: number;
+  readonly requests: readonly RequestPlan[];
+  readonly faults: readonly Fault[];
+  /** Of each path, what its first, second … call meets; after the last the first again. */
+  readonly steps: Readonly<Record<string, readonly Step[]>>;
+};
+
+const LENGTH_MS = 2_500;
+const GROUPS = 110;
+const STEPS = 5;
+/** Keys of a route with `once` are used up by their first answer: new ones come up at this pace. */
+const EPOCH_MS = 300;
+
+export function scheduleOf(seed: number): Schedule {
+  const random = new Random(seed);
+  const kind = random.weighted([
+    [2, 'calm'],
+    [7, 'faults'],
+    [1, 'forgets'],
+  ] as const);
+  const processes = random.whole(2, 3);
+  const requests = Array.from({ length: GROUPS }, () => groupOf(random, processes)).flat();
+  const steps: Record<string, Step[]> = {};
+  for (const { path } of requests) steps[path] ??= Array.from({ length: STEPS }, () => stepOf(random));
+  const faults = faultsOf(random, kind, processes);
+  for (const fault of faults) {
+    if (fault.kind === 'kill' || fault.kind === 'stop' || (fault.kind === 'black-hole' && fault.forMs > LEASE_MS)) {
+      requests.push(...chaseOf(random, fault, processes, steps));
+    }
+  }
+  requests.sort((one, other) => one.atMs - other.atMs);
+  return { seed, kind, processes, requests, faults, steps };
+}
+
+/** Some requests of one key, close together. */
+function groupOf(random: Random, processes: number): RequestPlan[] {
+  const atMs = random.whole(0, LENGTH_MS);
+  const rule = random.pick(ROUTES);
+  const epoch = Math.floor(atMs / EPOCH_MS);
+  const young = random.chance(0.6) ? epoch : random.whole(0, epoch);
+  const key = rule.once && rule.keepMs > LENGTH_MS ? `${young}-${random.whole(0, 1)}` : `${random.whole(0, 2)}`;
+  const together = random.chance(0.7);
+  return Array.from({ length: random.whole(1, 5) }, () => ({
+    atMs: atMs + (together ? random.whole(0, 15) : random.whole(0, 300)),
+    route: rule.name,
+    path: `/${rule.name}/${key}`,
+    body: random.chance(0.85) ? 'A' : 'B',
+    gateway: random.whole(0, processes - 1),
+    leavesAfterMs: random.chance(0.12) ? random.whole(0, 60) : null,
+  }));
+}
+
+/**
+ * What chance seldom brings: a leader is cut off from its key while its call runs, another one takes the key when the
+ * lease has passed, and the first one comes back while the second one's call runs.
+ */
+function chaseOf(
+  random: Random,
+  { atMs, gateway, forMs }: { readonly atMs: number; readonly gateway: number; readonly forMs: number },
+  processes: number,
+  steps: Record<string, Step[]>,
+): RequestPlan[] {
+  const answer = (afterMs: number): Step => ({ kind: 'answers', afterMs, status: 200, bytes: 100 });
+  return ROUTES.flatMap(({ name }) => {
+    const path = `/${name}/chase-${atMs}-${gateway}`;
+    // Over while it is cut off, or still running when it is back.
+    const firstMs = random.chance(0.5)
+      ? random.whole(200, LEASE_MS + 300)
+      : random.whole(LEASE_MS + 600, 2 * LEASE_MS + 150);
+    steps[path] = [answer(firstMs), answer(random.whole(LEASE_MS, 2 * LEASE_MS)), answer(300)];
+    const others = (gateway + 1 + random.whole(0, processes - 2)) % processes;
+    const ask = (at: number, by: number) => ({
+      atMs: atMs + at,
+      route: name,
+      path,
+      body: 'A',
+      gateway: by,
+      leavesAfterMs: null,
+    });
+    const back = Math.max(forMs, LEASE_MS + 200);
+    return [
+      ask(-random.whole(100, 250), gateway),
+      ask(LEASE_MS / 2, others),
+      ask(LEASE_MS + random.whole(20, 100), others),
+      ...[20, 150, 400].map((afterMs) => ask(back + afterMs, random.chance(0.5) ? others : gateway)),
+    ];
+  });
+}
+
+function stepOf(random: Random): Step {
+  const kind = random.weighted([
+    [72, 'answers'],
+    [9, 'drips'],
+    [5, 'hangs-up'],
+    [5, 'resets'],
+    [3, 'cuts-length'],
+    [3, 'cuts-chunked'],
+    [3, 'stalls'],
+  ] as const);
+  const afterMs = random.weighted([
+    [50, random.whole(0, 20)],
+    [30, random.whole(20, 200)],
+    // Longer than a lease: only renewals keep the key.
+    [20, random.whole(LEASE_MS + 100, LEASE_MS * 2)],
+  ]);
+  if (kind !== 'answers' && kind !== 'drips') return { kind, afterMs: Math.min(afterMs, 300) };
+  const status = random.weighted([
+    [80, 200],
+    [8, 201],
+    [6, 500],
+    [6, 503],
+  ]);
+  // Pushes carry up to 16 KiB; up to 64 KiB an answer is held back until it is recorded.
+  const bytes = random.weighted([
+    [80, random.whole(20, 200)],
+    [12, random.whole(17_000, 30_000)],
+    [8, random.whole(70_000, 120_000)],
+  ]);
+  return { kind, status, bytes, afterMs: kind === 'drips' ? Math.min(afterMs, 60) : afterMs };
+}
+
+function faultsOf(random: Random, kind: Schedule['kind'], processes: number): Fault[] {
+  if (kind === 'calm') return [];
+  const whole = Array.from({ length: processes }, (_, gateway) => gateway);
+  const faults: Fault[] = [];
+  for (let left = random.whole(1, 4); left > 0; left -= 1) {
+    const atMs = random.whole(150, LENGTH_MS - 300);
+    const gateway = random.whole(0, processes - 1);
+    const shortMs = random.whole(100, 600);
+    const longMs = random.whole(LEASE_MS + 100, LEASE_MS * 2);
+    const fault = random.weighted<Fault>([
+      [4, { atMs, kind: 'kill', gateway, forMs: random.whole(0, 200) }],
+      [4, { atMs, kind: 'stop', gateway, forMs: longMs }],
+      [3, { atMs, kind: 'drop-reply', gateway }],
+      [2, { atMs, kind: 'black-hole', gateway, forMs: random.chance(0.7) ? shortMs : longMs }],
+      [2, { atMs, kind: 'slow-network', gateway, forMs: shortMs }],
+      [2, { atMs, kind: 'late-packet', gateway, forMs: longMs + 400 }],
+      [2, { atMs, kind: 'kill-connections', of: random.pick(['normal', 'pubsub'] as const) }],
+      [1, { atMs, kind: 'pause-store', forMs: random.chance(0.7) ? shortMs : longMs }],
+      [1, { atMs, kind: 'forget-scripts' }],
+      [2, { atMs, kind: 'refuse-upstream', forMs: shortMs }],
+    ]);
+    if (fault.kind === 'kill' || fault.kind === 'stop') {
+      if (!whole.includes(gateway)) continue;
+      whole.splice(whole.indexOf(gateway), 1);
+    }
+    faults.push(fault);
+  }
+  if (kind === 'forgets') faults.push({ atMs: random.whole(300, LENGTH_MS - 300), kind: 'flush' });
+  return faults.sort((one, other) => one.atMs - other.atMs);
+}

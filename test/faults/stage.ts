@@ -1,0 +1,253 @@
+/**
+ * What a schedule is played on: a stub upstream, gateways as processes, each behind a proxy of its own to Redis, and the
+ * means to break any of them.
+ *
+ * Invariants: everything that is broken is noted as trouble, from before it begins until after it is whole again; a
+ * gateway or a store that stands still without being told to (a machine that is busy) is noticed by probes and noted
+ * too.
+ */
+
+import { Redis } from 'ioredis';
+import { request } from '../support/client.js';
+import { delay, eventually, Gate } from '../support/gate.js';
+import { configOf, type Gateway, type Scope, startGateway } from '../support/gateway.js';
+import type { RedisServer } from '../support/redis.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { type StubUpstream, startUpstream } from '../support/upstream.js';
+import { LEASE_MS, routesYaml, UPSTREAM_MS } from './routes.js';
+import type { Fault, Schedule } from './schedule.js';
+import type { Leftover, Trouble } from './seen.js';
+
+const PROBE_EVERY_MS = 150;
+/** An answer that takes longer tells of a process that stood still. */
+const PROMPT_MS = { gateway: 200, store: 150 };
+/** Our own timer comes as often, and this much late when the whole machine stood still. */
+const BEAT_MS = 50;
+const LATE_BEAT_MS = 150;
+/** How long a reply that is to be lost is waited for. */
+const REPLY_MS = 1_500;
+/** What no request contains. */
+const NEVER = `\u0000never\u0000`;
+/** Until a packet that comes late has been taken. */
+const TAKEN_MS = 50;
+
+type Open = { -readonly [Field in keyof Trouble]: Trouble[Field] };
+
+export class Stage {
+  readonly troubles: Trouble[] = [];
+  readonly flushesMs: number[] = [];
+  readonly #gateways: Gateway[] = [];
+  readonly #all: Gateway[] = [];
+  readonly #proxies: TcpProxy[] = [];
+  readonly #probing = new Set<NodeJS.Timeout>();
+
+  private constructor(
+    readonly upstream: StubUpstream,
+    readonly server: RedisServer,
+    readonly prefix: string,
+    readonly scope: Scope,
+  ) {}
+
+  static async open(schedule: Schedule, server: RedisServer, scope: Scope): Promise<Stage> {
+    const stage = new Stage(await startUpstream(scope), server, `s${schedule.seed}`, scope);
+    for (let at = 0; at < schedule.processes; at += 1) stage.#proxies.push(await TcpProxy.start(scope, server.port));
+    await Promise.all(stage.#proxies.map((_, at) => stage.#start(at)));
+    stage.#probe();
+    return stage;
+  }
+
+  gateway(at: number): Gateway {
+    return this.#gateways[at]!;
+  }
+
+  /** Breaks something, and mends it. `onUpstreamDown`: every call that runs is about to be cut off. */
+  async play(fault: Fault, onUpstreamDown: () => void): Promise<void> {
+    const { kind } = fault;
+    switch (kind) {
+      case 'kill':
+        return this.#during(kind, fault.gateway, async () => {
+          await this.gateway(fault.gateway).kill9();
+          await delay(fault.forMs);
+          await this.#start(fault.gateway);
+        });
+      case 'stop':
+        return this.#during(kind, fault.gateway, async () => {
+          this.gateway(fault.gateway).pause();
+          await delay(fault.forMs);
+          this.gateway(fault.gateway).resume();
+        });
+      case 'drop-reply':
+        return this.#during(kind, fault.gateway, async () => {
+          const proxy = this.#proxies[fault.gateway]!;
+          await Promise.race([proxy.loseReplyTo(`${this.prefix}:{`), delay(REPLY_MS)]);
+          void proxy.loseReplyTo(NEVER);
+        });
+      case 'black-hole':
+      case 'slow-network':
+      case 'late-packet':
+        return this.#during(kind, fault.gateway, () => this.#network(fault));
+      case 'pause-store':
+        return this.#during(kind, 'all', async () => {
+          await this.server.command('CLIENT', 'PAUSE', fault.forMs, 'ALL');
+          await delay(fault.forMs);
+        });
+      case 'kill-connections':
+        // Without its pushes a gateway has to ask, which excuses nothing.
+        if (fault.of === 'pubsub') return void (await this.server.command('CLIENT', 'KILL', 'TYPE', fault.of));
+        return this.#during(kind, 'all', () => this.server.command('CLIENT', 'KILL', 'TYPE', fault.of));
+      case 'forget-scripts':
+        return void (await this.server.command('SCRIPT', 'FLUSH'));
+      case 'flush':
+        this.flushesMs.push(performance.now());
+        await this.#during(kind, 'all', () => this.server.command('FLUSHALL'));
+        this.flushesMs.push(performance.now());
+        return;
+      case 'refuse-upstream':
+        return this.#during(kind, 'upstream', async () => {
+          onUpstreamDown();
+          await this.upstream.refuse();
+          await delay(fault.forMs);
+          await this.upstream.listen();
+        });
+    }
+  }
+
+  /** Every gateway serves and has its store; what does not within 10 s is told. */
+  async whole(): Promise<string[]> {
+    const ready = async (gateway: Gateway) => (await gateway.admin('/readyz').catch(() => null))?.status === 200;
+    const told = this.#gateways.map((gateway, at) =>
+      eventually(`gateway ${at} being ready again`, () => ready(gateway)).then(
+        () => [],
+        (error: Error) => [error.message],
+      ),
+    );
+    return (await Promise.all(told)).flat();
+  }
+
+  /** What a gateway did that none should. */
+  async oddities(): Promise<string[]> {
+    const odd: string[] = [];
+    const idle = async (gateway: Gateway) => (await gateway.metrics()).sum('oneflight_flights_in_progress') === 0;
+    for (const [at, gateway] of this.#gateways.entries()) {
+      if (!gateway.running) odd.push(`gateway ${at} ended by itself`);
+      else
+        await eventually(`gateway ${at}: no flight`, () => idle(gateway), 3_000).catch((error) => odd.push(`${error}`));
+    }
+    for (const { logs, stderr } of this.#all) {
+      if (stderr !== '') odd.push(`a gateway wrote ${stderr.slice(0, 500)}`);
+      odd.push(...logs.filter(({ level }) => level === 'error' || level === 50).map((line) => JSON.stringify(line)));
+    }
+    return odd;
+  }
+
+  /** What is in Redis under this schedule's prefix when no lease runs any more, or should; it is removed. */
+  async leftovers(): Promise<Leftover[]> {
+    const leased = `local t = redis.call('TIME')
+      for _, name in ipairs(redis.call('KEYS', ARGV[1])) do
+        if redis.call('TYPE', name).ok == 'hash' then
+          local fields = redis.call('HMGET', name, 's', 'l')
+          if fields[1] == 'f' and tonumber(fields[2]) > t[1] * 1000000 + t[2] then return 1 end
+        end
+      end
+      return 0`;
+    // A claim of the last requests may have been given up by a busy machine, and is paid back a little later.
+    const none = async () => (await this.server.command('EVAL', leased, 0, `${this.prefix}:*`)) === 0;
+    await eventually('no lease running', none, 2 * LEASE_MS).catch(() => {});
+    const look = `local all = {}
+      for _, name in ipairs(redis.call('KEYS', ARGV[1])) do
+        local fields = { false, false }
+        if redis.call('TYPE', name).ok == 'hash' then fields = redis.call('HMGET', name, 'r', 's') end
+        local ttl = redis.call('PTTL', name)
+        if ttl ~= -2 then all[#all + 1] = { name, fields[1] or '', fields[2] or '', ttl } end
+        redis.call('UNLINK', name)
+      end
+      return all`;
+    const all = (await this.server.command('EVAL', look, 0, `${this.prefix}:*`)) as [string, string, string, number][];
+    return all.map(([name, route, state, ttlMs]) => ({ name, route, state, ttlMs }));
+  }
+
+  /** Ends the probes; what they still wait for is trouble until now. */
+  close(): void {
+    for (const timer of this.#probing) clearInterval(timer);
+    const now = performance.now();
+    for (const trouble of this.troubles as Open[]) trouble.toMs = Math.min(trouble.toMs, now);
+  }
+
+  async #start(at: number): Promise<void> {
+    const store = `{ kind: redis, url: "redis://127.0.0.1:${this.#proxies[at]!.port}", prefix: ${this.prefix}, commandTimeout: 300ms }`;
+    const { connect, headers, body } = UPSTREAM_MS;
+    const timeouts = `{ connect: ${connect}ms, headers: ${headers}ms, body: ${body}ms }`;
+    const config = configOf({ upstream: this.upstream.url, store, timeouts, routes: routesYaml() });
+    const gateway = await startGateway(this.scope, { config });
+    this.#gateways[at] = gateway;
+    this.#all.push(gateway);
+  }
+
+  async #during(what: string, gateway: Trouble['gateway'], run: () => Promise<unknown>): Promise<void> {
+    const trouble: Open = { what, gateway, fromMs: performance.now(), toMs: Number.POSITIVE_INFINITY };
+    this.troubles.push(trouble);
+    await run();
+    trouble.toMs = performance.now();
+  }
+
+  async #network({
+    kind,
+    gateway,
+    forMs,
+  }: Fault & { kind: 'black-hole' | 'slow-network' | 'late-packet' }): Promise<void> {
+    const proxy = this.#proxies[gateway]!;
+    if (kind === 'black-hole') {
+      proxy.blackHole = true;
+      await delay(forMs);
+      // A connection never goes on behind bytes that it has lost.
+      proxy.cut();
+      proxy.blackHole = false;
+    } else if (kind === 'slow-network') {
+      const gate = new Gate();
+      proxy.heldUntil = Promise.all([proxy.heldUntil, gate.opened]).then(() => {});
+      await delay(forMs);
+      gate.open();
+    } else {
+      const letGo = proxy.holdRequests();
+      await delay(forMs);
+      letGo();
+      await delay(TAKEN_MS);
+      proxy.cut();
+    }
+  }
+
+  #probe(): void {
+    let lastMs = performance.now();
+    const beat = setInterval(() => {
+      const now = performance.now();
+      if (now - lastMs > BEAT_MS + LATE_BEAT_MS) {
+        this.troubles.push({ what: 'slow', gateway: 'all', fromMs: lastMs, toMs: now });
+      }
+      lastMs = now;
+    }, BEAT_MS);
+    this.#probing.add(beat);
+    const client = new Redis({ port: this.server.port, host: '127.0.0.1', disconnectTimeout: 50 });
+    client.on('error', () => {});
+    this.scope.teardown(() => client.disconnect());
+    this.#watch('all', PROMPT_MS.store, () => client.ping());
+    for (const at of this.#proxies.keys()) {
+      this.#watch(at, PROMPT_MS.gateway, () => request(this.gateway(at).adminUrl, { path: '/livez' }));
+    }
+  }
+
+  #watch(gateway: number | 'all', promptMs: number, ask: () => Promise<unknown>): void {
+    let asking = false;
+    const timer = setInterval(async () => {
+      if (asking) return;
+      asking = true;
+      const fromMs = performance.now();
+      const late: Open = { what: 'slow', gateway, fromMs, toMs: Number.POSITIVE_INFINITY };
+      const noting = setTimeout(() => this.troubles.push(late), promptMs);
+      await ask().catch(() => {});
+      clearTimeout(noting);
+      late.toMs = performance.now();
+      asking = false;
+    }, PROBE_EVERY_MS);
+    this.#probing.add(timer);
+  }
+}

@@ -1,0 +1,107 @@
+/**
+ * What was seen, as the checks ask for it: by key, by request, and whether something was broken at a time.
+ *
+ * Invariant: only what was broken on purpose, or was measured to stand still, excuses anything.
+ */
+
+import { ROUTES, type RouteRule } from './routes.js';
+import type { Execution, Seen, View } from './seen.js';
+
+/** After a trouble its effects go on for so long: reconnecting, a settlement that is tried again. */
+const AFTERMATH_MS = 600;
+const STANDSTILLS: readonly string[] = ['kill', 'stop', 'slow', 'refuse-upstream'];
+
+export class World {
+  readonly #views = new Map<string, View>();
+  readonly #byPath = new Map<string, { executions: Execution[]; views: View[] }>();
+  readonly #byRequest = new Map<string, Execution[]>();
+
+  constructor(readonly seen: Seen) {
+    for (const view of [...seen.views].sort(byStart)) {
+      this.#views.set(view.request, view);
+      this.#of(view.path).views.push(view);
+    }
+    for (const execution of [...seen.executions].sort(byStart)) {
+      this.#of(execution.path).executions.push(execution);
+      this.#byRequest.set(execution.request, [...this.executionsFor(execution.request), execution]);
+    }
+  }
+
+  get paths(): Iterable<string> {
+    return this.#byPath.keys();
+  }
+
+  /** In order of their start. */
+  executionsOf(path: string): readonly Execution[] {
+    return this.#of(path).executions;
+  }
+
+  /** In order of their start. */
+  viewsOf(path: string): readonly View[] {
+    return this.#of(path).views;
+  }
+
+  /** The calls in which this request was forwarded. */
+  executionsFor(request: string): readonly Execution[] {
+    return this.#byRequest.get(request) ?? [];
+  }
+
+  /** The gateway that made the call; null when nobody sent such a request. */
+  gatewayOf({ request }: Execution): number | null {
+    return this.#views.get(request)?.gateway ?? null;
+  }
+
+  /** Whether this gateway, or any, was in trouble at some moment between the two. */
+  troubled(gateway: number | null | 'any', fromMs: number, toMs: number): boolean {
+    return this.seen.troubles.some(
+      (trouble) =>
+        (gateway === 'any' || trouble.gateway === 'all' || trouble.gateway === gateway) &&
+        trouble.fromMs <= toMs &&
+        trouble.toMs + AFTERMATH_MS >= fromMs,
+    );
+  }
+
+  /** Whether any gateway was killed or stopped between the two, or may have sent what the upstream did not get to read. */
+  stoodStill(fromMs: number, toMs: number): boolean {
+    return this.seen.troubles.some(
+      ({ what, ...trouble }) => STANDSTILLS.includes(what) && trouble.fromMs <= toMs && trouble.toMs >= fromMs,
+    );
+  }
+
+  /** Whether the store lost everything between the two. */
+  forgot(fromMs: number, toMs: number): boolean {
+    return this.seen.flushesMs.some((atMs) => atMs >= fromMs && atMs <= toMs);
+  }
+
+  #of(path: string): { executions: Execution[]; views: View[] } {
+    let there = this.#byPath.get(path);
+    if (there === undefined) {
+      there = { executions: [], views: [] };
+      this.#byPath.set(path, there);
+    }
+    return there;
+  }
+}
+
+export function ruleOf(route: string): RouteRule {
+  const rule = ROUTES.find(({ name }) => name === route);
+  if (rule === undefined) throw new Error(`no route ${route}`);
+  return rule;
+}
+
+function byStart(one: { startMs: number }, other: { startMs: number }): number {
+  return one.startMs - other.startMs;
+}
+
+/** A call in words. */
+export function callText({ request, body, startMs, endMs, how, status }: Execution): string {
+  const ended = how === 'answered' ? `answered ${status}` : how;
+  return `call ${request} (${body}, ${Math.round(startMs)}–${Math.round(endMs)} ms, ${ended})`;
+}
+
+/** A request in words. */
+export function viewText(view: View): string {
+  const said = view.how === 'answered' ? `${view.status} ${view.problem ?? view.cacheStatus}` : view.how;
+  const when = `${Math.round(view.startMs)}–${Math.round(view.endMs)} ms`;
+  return `${view.path}: request ${view.request} (${view.body}, gateway ${view.gateway}, ${when}, ${said})`;
+}
