@@ -209,15 +209,15 @@ t.test('a reader that holds up the others for too long is cut, and they go on', 
   t.equal(budget.usedBytes, 0);
 });
 
-t.test('several that stall are cut, one after the other at the same moment, and the rest goes on', async (t) => {
+t.test('several that stall are cut one after the other, and the rest goes on', async (t) => {
   const { record } = recording(1_000, { stallMs: 50 });
   const stalled = [1, 2, 3].map((room) => Object.assign(new FakeReader(), { room }));
   const fast = new FakeReader();
   for (const reader of [fast, ...stalled]) record.attach(reader);
-  for (let i = 0; i < 50 && !record.full; i += 1) record.add(chunkOf(100, i), false);
-  await eventually('there is room', () => !record.full);
-  for (let i = 0; i < 50 && !record.full; i += 1) record.add(chunkOf(100, i), false);
-  await eventually('all are cut', () => stalled.every(({ wasCut }) => wasCut));
+  await eventually('all are cut', () => {
+    for (let i = 0; i < 50 && !record.full; i += 1) record.add(chunkOf(100, i), false);
+    return stalled.every(({ wasCut }) => wasCut);
+  });
   t.equal(fast.wasCut, false);
   record.conclude([]);
   t.equal(fast.ended, 1);
