@@ -13,7 +13,7 @@ import { parse } from 'yaml';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-const STORE_PORT = ['store/store.ts', 'store/leases.ts', 'store/queue.ts'];
+const STORE_PORT = ['store/store.ts', 'store/leases.ts', 'store/queue.ts', 'store/relay.ts'];
 
 /**
  * Folder → folders (or single files) it may import from, beside its own. `main` and `app` are files. The port

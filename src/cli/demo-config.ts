@@ -26,6 +26,7 @@ const REFRESH: CoalescePolicy = {
   keep: { kind: 'fixed', keepMs: 5_000 },
   maxSharedBytes: 8_388_608,
   maxFollowers: 10_000,
+  stream: 'in-process',
   stallMs: 10_000,
   onLeaderFailure: { kind: 'fail' },
   onUnshareable: 'by-method',

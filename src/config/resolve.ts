@@ -138,6 +138,7 @@ function coalesceOf(route: RouteOf<'coalesce'>): CoalescePolicy {
     keep: route.keep === undefined ? { kind: 'by-method' } : { kind: 'fixed', keepMs: durationMs(route.keep) },
     maxSharedBytes: sizeBytes(route.maxShared),
     maxFollowers: route.maxFollowers,
+    stream: route.stream ? 'to-all-processes' : 'in-process',
     stallMs: durationMs(route.stallTimeout),
     onLeaderFailure:
       route.onLeaderFailure === 'elect'

@@ -345,6 +345,10 @@ export const ROUTE_POLICIES = {
     maxFollowers: wholeNumber('a number of followers', 1, 1_000_000)
       .default(10_000)
       .describe('How many wait for, or read, the response of one flight in a gateway; more are refused with 503.'),
+    stream: z
+      .boolean()
+      .default(false)
+      .describe('Whether followers on other gateways get the response as it comes; event streams are shared only so.'),
     stallTimeout: duration('100ms', '10m')
       .default('10s')
       .describe(

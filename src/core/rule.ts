@@ -101,6 +101,8 @@ export type CoalescePolicy = Keyed & {
   readonly maxSharedBytes: number;
   /** How many wait for, or read, one flight's response in this process; more are refused. */
   readonly maxFollowers: number;
+  /** Whether followers in other processes get the response as it comes, and event streams are shared at all. */
+  readonly stream: 'to-all-processes' | 'in-process';
   /** How long a follower may hold up the others of a response that is too long to be kept. */
   readonly stallMs: number;
   readonly onLeaderFailure: { readonly kind: 'fail' } | { readonly kind: 'elect'; readonly elections: number };

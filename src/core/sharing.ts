@@ -57,8 +57,8 @@ export function judge(
         varyNames.push(...tokensOf(value));
         break;
       case 'content-type':
-        // Its end may never come; followers that wait for a whole response would wait for nothing.
-        if (/^\s*text\/event-stream\s*(;|$)/i.test(value)) reason ??= 'event-stream';
+        // Its end may never come; followers elsewhere that wait for a whole response would wait for nothing.
+        if (policy.stream === 'in-process' && /^\s*text\/event-stream\s*(;|$)/i.test(value)) reason ??= 'event-stream';
         break;
       case 'set-cookie':
         if (policy.identity.kind === 'public') reason ??= 'set-cookie';

@@ -21,6 +21,7 @@ import type { ExchangeObserver } from './observer.js';
 import { bypass } from './passing.js';
 import type { Reconciler } from './reconciler.js';
 import type { Recording } from './recording.js';
+import { endRemote, RelayingReader, recordRemote } from './relaying.js';
 
 const PLAIN_CONFLICT = { status: 409, retryAfter: { kind: 'computed' } } as const satisfies RejectPolicy['conflict'];
 /** Only policies with a wait follow; this stands for the interval of one that does not. */
@@ -98,6 +99,14 @@ export class Flights {
     else if (flight.recording?.isWhole) this.#read(flight, flight.recording, caller);
     else flight.add(caller);
     return true;
+  }
+
+  #streamLed(flight: Flight, recording: Recording, store: Store, lease: Lease): void {
+    const { policy } = flight;
+    if (policy.kind === 'coalesce' && policy.stream === 'to-all-processes') {
+      recording.attach(new RelayingReader(store, lease, recording.head), 'relay');
+    }
+    this.#stream(flight, recording);
   }
 
   /** Who waits here reads the response as it comes; a variant of it is another flight's. */
@@ -184,7 +193,7 @@ export class Flights {
         election: flight.election,
         close: () => this.#close(flight),
         conclude: (settlement) => this.#conclude(flight, settlement),
-        stream: (recording) => this.#stream(flight, recording),
+        stream: (recording) => this.#streamLed(flight, recording, store, lease),
         unknown: () => this.#unknown(caller, store, flight.key, lease.flight),
       },
     });
@@ -215,6 +224,17 @@ export class Flights {
       this.#close(flight);
       wait.abort();
     }
+    if (flight.policy.kind === 'coalesce' && flight.policy.stream === 'to-all-processes') {
+      recordRemote({
+        relay: store,
+        flight: ref,
+        policy: flight.policy,
+        budget: this.#options.leaders.budget,
+        signal: wait.signal,
+        onRecording: (recording) => this.#stream(flight, recording),
+        onReaderGone: () => this.#onEmpty(flight),
+      });
+    }
     let settlement: Settlement;
     try {
       settlement = await store.settled(ref, { pollMs, signal: wait.signal });
@@ -222,6 +242,8 @@ export class Flights {
       // Nobody waits any more, or the store was closed under the wait: what became of the flight is not known here.
       settlement = { kind: 'unknown', election: ref.election };
     }
+    wait.abort();
+    if (flight.recording !== null) endRemote(flight.recording, settlement);
     this.#conclude(flight, settlement);
   }
 
@@ -310,7 +332,8 @@ export class Flights {
   #onEmpty(flight: Flight): void {
     const { state } = flight;
     if (state.kind === 'leading') state.leading.onFollowerLeft();
-    if (state.kind === 'following') {
+    // Who reads the response as it comes waits for its end as well.
+    if (state.kind === 'following' && !flight.awaited && (flight.recording?.readerCount() ?? 0) === 0) {
       this.#close(flight);
       state.wait.abort();
     }

@@ -29,6 +29,10 @@ export class Leaders {
     this.#options = options;
   }
 
+  get budget(): MemoryBudget {
+    return this.#options.budget;
+  }
+
   /** Number of upstream calls that this process leads. */
   get count(): number {
     return this.#all.size;

@@ -39,6 +39,8 @@ export type RecordingReader = Pick<Caller, 'gone' | 'write' | 'whenDrained' | 'h
 
 type Reader = {
   readonly caller: RecordingReader;
+  /** `relay`: it reads for other processes, whose followers the store knows of. */
+  readonly as: 'client' | 'relay';
   /** Place of the next chunk to write, counted from the response's first. */
   next: number;
   state: 'reading' | 'blocked';
@@ -61,6 +63,7 @@ export class Recording {
   /** Place of the first chunk that is held. */
   #first = 0;
   #heldBytes = 0;
+  #receivedBytes = 0;
   /** The newest chunk completes the message: it is kept back until the response is concluded. */
   #completed = false;
   #trailers: readonly string[] = [];
@@ -83,8 +86,16 @@ export class Recording {
     return this.#fullSinceMs !== null;
   }
 
+  /** Clients that read here. */
   readerCount(): number {
-    return this.#readers.size;
+    let count = 0;
+    for (const reader of this.#readers.values()) if (reader.as === 'client') count += 1;
+    return count;
+  }
+
+  /** Bytes of content so far. */
+  get receivedBytes(): number {
+    return this.#receivedBytes;
   }
 
   /**
@@ -109,9 +120,9 @@ export class Recording {
   }
 
   /** Gives the content to a caller whose answer has begun, from its first byte on. Only while the record is whole. */
-  attach(caller: RecordingReader): void {
+  attach(caller: RecordingReader, as: Reader['as'] = 'client'): void {
     if (caller.gone) return;
-    const reader: Reader = { caller, next: 0, state: 'reading', heldUpMs: 0, progressAtMs: performance.now() };
+    const reader: Reader = { caller, as, next: 0, state: 'reading', heldUpMs: 0, progressAtMs: performance.now() };
     this.#readers.set(caller, reader);
     this.#pump(reader);
   }
@@ -155,6 +166,7 @@ export class Recording {
   #hold(chunk: Buffer, completes: boolean): void {
     this.#chunks.push(chunk);
     this.#heldBytes += chunk.length;
+    this.#receivedBytes += chunk.length;
     this.#completed = completes;
     // A whole answer is to be seen only when it is settled: its head need not go out before.
     if (completes) for (const { caller } of this.#readers.values()) caller.hold();

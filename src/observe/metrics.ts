@@ -141,6 +141,8 @@ export class Metrics {
       complete: (lease, settlement, keepMs) => timed('complete', () => store.complete(lease, settlement, keepMs)),
       release: (lease, options) => timed('release', () => store.release(lease, options)),
       settled: (flight, options) => store.settled(flight, options),
+      relay: (lease, piece) => timed('relay', () => store.relay(lease, piece)),
+      relayed: (flight, onPiece, options) => store.relayed(flight, onPiece, options),
       queue: {
         enter: (request) => timed('enter', () => store.queue.enter(request)),
         turn: (place, options) => store.queue.turn(place, options),

@@ -156,6 +156,14 @@ export class MemoryStore implements Store {
     return 'held';
   }
 
+  /** Whoever follows is in the leader's process and reads there. */
+  async relay(lease: Lease): Promise<Held> {
+    this.#assertOpen();
+    return this.#held(lease) === null ? 'lost' : 'held';
+  }
+
+  relayed(): void {}
+
   async settled(ref: FlightRef, { signal }: WaitOptions): Promise<Settlement> {
     this.#assertOpen();
     const flight = this.#flightOf(ref.key, this.#now());

@@ -42,6 +42,7 @@ export type ScriptedRedis = Redis & {
   readonly oneflightLeaveBuffer: Script;
   readonly oneflightSettleBuffer: Script;
   readonly oneflightQueueBuffer: Script;
+  readonly oneflightRelayBuffer: Script;
   readonly oneflightStandingBuffer: Script;
 };
 
@@ -55,6 +56,7 @@ const SCRIPTS = {
   oneflightLook: { lua: lua('look.lua'), numberOfKeys: 2 },
   oneflightLeave: { lua: lua('leave.lua'), numberOfKeys: 1 },
   oneflightSettle: { lua: lua('settle.lua'), numberOfKeys: 2 },
+  oneflightRelay: { lua: lua('relay.lua'), numberOfKeys: 2 },
   oneflightQueue: { lua: lua('queue.lua'), numberOfKeys: 3 },
   oneflightStanding: { lua: lua('standing.lua'), numberOfKeys: 1 },
 };

@@ -3,7 +3,7 @@
  *
  * Layout: `<prefix>:{<key>}` is the key's record, `<prefix>:{<key>}:r:<flight>` a flight's result and
  * `<prefix>:{<key>}:e:<flight>` the mark of the election after it; `<prefix>:{<key>}:q` and `<prefix>:{<key>}:w` are the
- * turns and the places of a queue; all of one hash slot. `<prefix>:p:<process>` is the channel of a process. What the
+ * turns and the places of a queue, `<prefix>:{<key>}:s:<flight>` the pieces of a response under way; all of one hash slot. `<prefix>:p:<process>` is the channel of a process. What the
  * record holds, claim.lua says; of queues, queue.lua and redis-queue.ts.
  *
  * Invariants: each question is one script, so each answer is atomic; all times are the server's; a claim of which the
@@ -17,8 +17,10 @@ import type { WaitOptions } from './leases.js';
 import { type Answer, answered, heldOrLost, RedisLink, type ScriptedRedis, type StoreLog } from './redis-link.js';
 import { Owed } from './redis-owed.js';
 import { RedisQueue } from './redis-queue.js';
+import { RedisRelay } from './redis-relay.js';
 import { recordPattern, takenAmong } from './redis-taken.js';
 import { type Looked, Waits } from './redis-waits.js';
+import type { Piece } from './relay.js';
 import {
   type ClaimRequest,
   type FlightStanding,
@@ -75,6 +77,7 @@ export class RedisStore implements Store {
   #bulkBytes = 0;
   readonly #waits: Waits;
   readonly queue: RedisQueue;
+  readonly #relay: RedisRelay;
   /** Claims that may have been executed without an answer, and releases that were not answered. */
   readonly #owed = new Owed();
   /** Numbers the questions that may register this process as a waiter, in the order in which they are sent. */
@@ -116,7 +119,12 @@ export class RedisStore implements Store {
       () => this.#waits.deaf(),
     );
     this.#pushes.client.on('messageBuffer', (_channel: Buffer, message: Buffer) => {
-      if (!this.queue.push(message)) this.#waits.push(message);
+      if (!this.queue.push(message) && !this.#relay.push(message)) this.#waits.push(message);
+    });
+    this.#relay = new RedisRelay({
+      ask: (run, bytes) => this.#askBulk(run, bytes),
+      recordOf: (key) => this.#record(key),
+      channels: this.#channel(''),
     });
     this.queue = new RedisQueue({
       ask: (run) => this.#commands.ask(run, this.#timeoutMs),
@@ -237,6 +245,14 @@ export class RedisStore implements Store {
     return heldOrLost(answer);
   }
 
+  relay(lease: Lease, piece: Piece): Promise<Held> {
+    return this.#relay.relay(lease, piece);
+  }
+
+  relayed(flight: FlightRef, onPiece: (piece: Piece) => void, options: WaitOptions): void {
+    this.#relay.relayed(flight, onPiece, options);
+  }
+
   settled(flight: FlightRef, options: WaitOptions): Promise<Settlement> {
     if (this.#closed) return Promise.reject(new StoreUnavailable('the store is closed'));
     return this.#waits.settled(flight, options);
@@ -336,6 +352,7 @@ export class RedisStore implements Store {
     this.#closed = true;
     this.#owed.close();
     this.queue.close();
+    this.#relay.close();
     this.#waits.close(new StoreUnavailable('the store is closed'));
     this.#commands.close();
     this.#bulk.close();
@@ -354,6 +371,7 @@ export class RedisStore implements Store {
     if (answer.kind === 'answered') {
       this.#waits.listening();
       this.queue.listening();
+      this.#relay.listening();
     } else if (!this.#closed) {
       this.#pushes.drop();
     }

@@ -27,6 +27,7 @@ import type { ClaimResult, FlightRef, Settlement, TakenKey } from '../core/claim
 import type { SharedResponse } from '../core/sharing.js';
 import type { Leases, WaitOptions } from './leases.js';
 import type { Queue } from './queue.js';
+import type { Relay } from './relay.js';
 
 export type ClaimRequest = {
   readonly key: string;
@@ -68,7 +69,7 @@ export type FlightStanding =
 
 export type TakenOptions = { readonly state: TakenKey['state'] | 'any'; readonly limit: number };
 
-export interface Store extends Leases {
+export interface Store extends Leases, Relay {
   /** Asks, atomically, who has the key. */
   claim(request: ClaimRequest): Promise<ClaimResult>;
   /**

@@ -40,6 +40,7 @@ function coalesce(key: readonly KeyPart[], change: Partial<CoalescePolicy> = {})
     keep: { kind: 'by-method' },
     maxSharedBytes: 8_388_608,
     maxFollowers: 10_000,
+    stream: 'in-process',
     stallMs: 10_000,
     onLeaderFailure: { kind: 'fail' },
     onUnshareable: 'by-method',

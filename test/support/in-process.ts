@@ -117,6 +117,8 @@ export function storeWith(changes: (real: MemoryStore) => Partial<Store>): Store
     complete: (lease, settlement, keepMs) => real.complete(lease, settlement, keepMs),
     release: (lease, options) => real.release(lease, options),
     settled: (flight, options) => real.settled(flight, options),
+    relay: (lease) => real.relay(lease),
+    relayed: () => real.relayed(),
     queue: real.queue,
     settle: (key, as) => real.settle(key, as),
     settleUnknown: (key, flight, as) => real.settleUnknown(key, flight, as),

@@ -24,6 +24,7 @@ export function coalescePolicy(changes: Partial<CoalescePolicy> = {}): CoalesceP
     keep: { kind: 'by-method' },
     maxSharedBytes: 8 * 1_048_576,
     maxFollowers: 10_000,
+    stream: 'in-process',
     stallMs: 10_000,
     onLeaderFailure: { kind: 'fail' },
     onUnshareable: 'by-method',

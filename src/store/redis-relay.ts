@@ -1,0 +1,165 @@
+/**
+ * The pieces of responses under way in Redis: sent by relay.lua, kept in a stream of each flight, and put in order here.
+ *
+ * Invariants: pieces are told in order, without a gap, each once; a push that is ahead waits until what is before it was
+ * fetched; what was pushed before anybody asked is found in the stream.
+ */
+
+import type { FlightRef, Held, Lease } from '../core/claim.js';
+import type { WaitOptions } from './leases.js';
+import { type Answer, answered, heldOrLost, type ScriptedRedis } from './redis-link.js';
+import type { Piece, Relay } from './relay.js';
+
+export type RedisRelayOptions = {
+  /** Asks over the connection for large frames; the bytes that are sent, for its deadline. */
+  readonly ask: <T>(run: (client: ScriptedRedis) => Promise<T>, bytes: number) => Promise<Answer<T>>;
+  readonly recordOf: (key: string) => string;
+  readonly channels: string;
+};
+
+type Reading = {
+  readonly flight: FlightRef;
+  readonly onPiece: (piece: Piece) => void;
+  readonly pollMs: number;
+  next: number;
+  /** Pushes that are ahead of what has been told. */
+  readonly ahead: Map<number, Buffer>;
+  fetching: boolean;
+  fetchAgain: boolean;
+  timer: NodeJS.Timeout | null;
+};
+
+/** How long the pieces of a flight stay after the newest: for whoever joins while the upstream is silent. */
+const KEEP_MS = 600_000;
+/** The most pieces that one fetch brings. */
+const FETCH_MOST = 500;
+const INDEX_BYTES = 4;
+
+export class RedisRelay implements Relay {
+  readonly #options: RedisRelayOptions;
+  readonly #readings = new Map<string, Set<Reading>>();
+
+  constructor(options: RedisRelayOptions) {
+    this.#options = options;
+  }
+
+  async relay({ key, flight, fence }: Lease, { index, bytes }: Piece): Promise<Held> {
+    const { ask, recordOf, channels } = this.#options;
+    const answer = await ask(
+      (client) =>
+        client.oneflightRelayBuffer(
+          recordOf(key),
+          this.#stream(key, flight),
+          flight,
+          fence,
+          index,
+          bytes,
+          channels,
+          KEEP_MS,
+        ),
+      bytes.length,
+    );
+    return heldOrLost(answer);
+  }
+
+  relayed(flight: FlightRef, onPiece: (piece: Piece) => void, { pollMs, signal }: WaitOptions): void {
+    if (signal.aborted) return;
+    const reading: Reading = {
+      flight,
+      onPiece,
+      pollMs,
+      next: 0,
+      ahead: new Map(),
+      fetching: false,
+      fetchAgain: false,
+      timer: null,
+    };
+    const same = this.#readings.get(flight.flight) ?? new Set();
+    this.#readings.set(flight.flight, same.add(reading));
+    signal.addEventListener('abort', () => this.#end(reading), { once: true });
+    void this.#fetch(reading);
+  }
+
+  /** The pieces of a flight that is over are of no use any more. Best effort: they expire. */
+  forget({ key, flight }: Lease): void {
+    void this.#options.ask((client) => client.unlink(this.#stream(key, flight)), 0);
+  }
+
+  /** Takes a push as relay.lua writes it; false: it is none of its own. */
+  push(message: Buffer): boolean {
+    if (message[0] !== 's'.charCodeAt(0)) return false;
+    const end = 2 + (message[1] ?? 0);
+    const readings = this.#readings.get(message.toString('latin1', 2, end));
+    if (readings === undefined) return true;
+    const index = message.readUInt32BE(end);
+    const bytes = message.subarray(end + INDEX_BYTES);
+    for (const reading of readings) {
+      reading.ahead.set(index, bytes);
+      this.#tell(reading);
+      if (reading.ahead.size > 0) void this.#fetch(reading);
+    }
+    return true;
+  }
+
+  /** Pushes arrive from now on: something may have been missed. */
+  listening(): void {
+    for (const readings of this.#readings.values()) for (const reading of readings) void this.#fetch(reading);
+  }
+
+  close(): void {
+    for (const readings of [...this.#readings.values()]) for (const reading of [...readings]) this.#end(reading);
+  }
+
+  /** Tells what is here without a gap. */
+  #tell(reading: Reading): void {
+    for (const index of reading.ahead.keys()) if (index < reading.next) reading.ahead.delete(index);
+    for (;;) {
+      const bytes = reading.ahead.get(reading.next);
+      if (bytes === undefined) return;
+      reading.ahead.delete(reading.next);
+      const index = reading.next;
+      reading.next += 1;
+      reading.onPiece({ index, bytes });
+    }
+  }
+
+  async #fetch(reading: Reading): Promise<void> {
+    if (reading.fetching) {
+      reading.fetchAgain = true;
+      return;
+    }
+    reading.fetching = true;
+    reading.fetchAgain = false;
+    const { key, flight } = reading.flight;
+    const answer = await this.#options.ask(
+      (client) => client.xrangeBuffer(this.#stream(key, flight), `${reading.next + 1}-0`, '+', 'COUNT', FETCH_MOST),
+      0,
+    );
+    reading.fetching = false;
+    if (!this.#isOpen(reading)) return;
+    const found = answer.kind === 'answered' ? (answered(answer) as [Buffer, Buffer[]][]) : [];
+    for (const [id, [, bytes]] of found) {
+      if (bytes !== undefined) reading.ahead.set(Number.parseInt(id.toString(), 10) - 1, bytes);
+    }
+    this.#tell(reading);
+    if (!this.#isOpen(reading)) return;
+    if (found.length === FETCH_MOST || reading.fetchAgain) return this.#fetch(reading);
+    if (reading.timer !== null) clearTimeout(reading.timer);
+    reading.timer = setTimeout(() => void this.#fetch(reading), reading.pollMs);
+  }
+
+  #isOpen(reading: Reading): boolean {
+    return this.#readings.get(reading.flight.flight)?.has(reading) ?? false;
+  }
+
+  #end(reading: Reading): void {
+    if (reading.timer !== null) clearTimeout(reading.timer);
+    const same = this.#readings.get(reading.flight.flight);
+    same?.delete(reading);
+    if (same?.size === 0) this.#readings.delete(reading.flight.flight);
+  }
+
+  #stream(key: string, flight: string): string {
+    return `${this.#options.recordOf(key)}:s:${flight}`;
+  }
+}
