@@ -16,6 +16,7 @@ import { type Store, StoreUnavailable } from '../store/store.js';
 import type { Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
 import { Flight, type FlightListener, type FlightState } from './flight.js';
+import { eachOf, inSlices } from './in-slices.js';
 import type { Leaders } from './leaders.js';
 import type { ExchangeObserver } from './observer.js';
 import { bypass } from './passing.js';
@@ -112,7 +113,11 @@ export class Flights {
   /** Who waits here reads the response as it comes; a variant of it is another flight's. */
   #stream(flight: Flight, recording: Recording): void {
     flight.recording = recording;
-    for (const follower of flight.takeAll()) this.#read(flight, recording, follower);
+    // Who has not had its turn when the flight ends, or its record is no longer whole, is told with the others.
+    inSlices(
+      () => (recording.isWhole ? flight.takeFirst() : null),
+      (follower) => this.#read(flight, recording, follower),
+    );
   }
 
   #read(flight: Flight, recording: Recording, caller: Caller): void {
@@ -250,7 +255,7 @@ export class Flights {
   /** The flight has ended: it is closed, and everybody who waits here learns how. */
   #conclude(flight: Flight, settlement: Settlement): void {
     this.#close(flight);
-    for (const follower of flight.takeAll()) {
+    inSlices(eachOf(flight.takeAll()), (follower) => {
       try {
         this.#end(flight, follower, settlement);
       } catch (error) {
@@ -258,7 +263,7 @@ export class Flights {
         this.#options.observer.failed(error);
         follower.refuse('internal-error');
       }
-    }
+    });
   }
 
   #end(flight: Flight, caller: Caller, settlement: Settlement): void {

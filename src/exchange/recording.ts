@@ -13,6 +13,7 @@
 
 import type { SharedResponse, Vary } from '../core/sharing.js';
 import type { Caller } from './caller.js';
+import { eachOf, inSlices } from './in-slices.js';
 import type { MemoryBudget } from './memory-budget.js';
 
 export type ResponseHead = {
@@ -68,6 +69,8 @@ export class Recording {
   #completed = false;
   #trailers: readonly string[] = [];
   readonly #readers = new Map<RecordingReader, Reader>();
+  /** Whether all readers are being given what is there; `again`: with more come since. */
+  #pumping: 'not' | 'once' | 'again' = 'not';
   #fullSinceMs: number | null = null;
   #timer: NodeJS.Timeout | null = null;
 
@@ -113,8 +116,7 @@ export class Recording {
       budget.takeAnyway(chunk.length);
       this.#hold(chunk, completes);
     }
-    for (const reader of this.#readers.values()) this.#pump(reader);
-    this.#trim();
+    this.#pumpAll();
     if (this.#state === 'window' && this.#heldBytes >= Math.min(limitBytes, WINDOW_BYTES)) this.#beFull();
     return result;
   }
@@ -147,8 +149,7 @@ export class Recording {
     this.#state = 'concluded';
     this.#trailers = trailers;
     this.#stopTimer();
-    for (const reader of [...this.#readers.values()]) this.#pump(reader);
-    this.#trim();
+    this.#pumpAll();
     this.#watchStalled();
   }
 
@@ -170,6 +171,26 @@ export class Recording {
     this.#completed = completes;
     // A whole answer is to be seen only when it is settled: its head need not go out before.
     if (completes) for (const { caller } of this.#readers.values()) caller.hold();
+  }
+
+  #pumpAll(): void {
+    if (this.#pumping !== 'not') {
+      this.#pumping = 'again';
+      return;
+    }
+    this.#pumping = 'once';
+    inSlices(
+      eachOf(this.#readers.values()),
+      (reader) => this.#pump(reader),
+      () => this.#pumped(),
+    );
+  }
+
+  #pumped(): void {
+    const again = this.#pumping === 'again';
+    this.#pumping = 'not';
+    this.#trim();
+    if (again) this.#pumpAll();
   }
 
   #pump(reader: Reader): void {
