@@ -58,12 +58,21 @@ function tooFine(name: string): string {
 /** One queue has one bound for all: what is said here would change with each request. */
 function otherBounds(first: Rule, { policy }: Rule, route: FieldPath, root: Located): Doubt[] {
   if (first.policy.kind !== 'queue' || policy.kind !== 'queue') return [];
-  if (first.policy.concurrency === policy.concurrency) return [];
-  const written = valueAt(root, [...route, 'concurrency']) !== undefined;
-  const message =
-    `route ${first.name} has ${first.policy.concurrency} under the same scope and here it is ${policy.concurrency}: ` +
-    'the request that came last decides for all of the queue';
-  return [{ path: [...route, written ? 'concurrency' : 'scope'], message }];
+  const at = (field: string) => (valueAt(root, [...route, field]) !== undefined ? field : 'scope');
+  const doubts: Doubt[] = [];
+  if (first.policy.concurrency !== policy.concurrency) {
+    const message =
+      `route ${first.name} has ${first.policy.concurrency} under the same scope and here it is ${policy.concurrency}: ` +
+      'the request that came last decides for all of the queue';
+    doubts.push({ path: [...route, at('concurrency')], message });
+  }
+  if (first.policy.unknownForMs > 0 !== policy.unknownForMs > 0) {
+    const message =
+      `route ${first.name} and this one have one queue, and only one of them holds it after an outcome that nobody ` +
+      'knows: requests of the other are refused meanwhile';
+    doubts.push({ path: [...route, at('onUnknown')], message });
+  }
+  return doubts;
 }
 
 /** Rules of different policies that name one scope: whoever wrote them expected one lock. */

@@ -42,6 +42,8 @@ export function parseQuestionUrl(text: string): ParsedQuestionUrl {
     return fault('{key} or {idempotencyKey} in it, one of them and no other placeholder');
   }
   const target = text.slice(origin?.length ?? 0);
+  const path = target.replace(PLACEHOLDER, 'x').split('?', 1)[0] as string;
+  if (path.split('/').some(isDotSegment)) return fault('a path without . and .. segments');
   return { kind: 'url', url: { origin, target: target.startsWith('?') ? `/${target}` : target, placeholder } };
 }
 

@@ -2,7 +2,8 @@
  * The leader's exchange: one upstream call, its record, its lease, and the settlement that ends the flight.
  *
  * Invariants:
- * - nothing is sent unless the lease is held at that moment, by this process's monotonic clock;
+ * - nothing is sent unless the lease is held at that moment, by this process's monotonic clock, and an upload ends when
+ *   the lease is known to be lost;
  * - the flight is settled exactly once, and nobody can join it any more when the first client, in any process, sees the
  *   end of an answer: whoever repeats after its answer meets neither its own claim nor an old response;
  * - the leader's client leaving does not end the call, unless the method is safe and nobody waits for it in any process;
@@ -80,6 +81,8 @@ export class Leading implements ForwardSink {
   #lastChunk: Buffer | null = null;
   #progressAtMs = performance.now();
   #stage: 'asking' | 'answering' | 'paused' = 'asking';
+  /** The client's content is on its way, and not all of it has been sent. */
+  #uploading = false;
   #keepMs = 0;
   /** What becomes of the key at the upstream's end of message, when there is no record. */
   #unrecorded: 'unshareable' | 'not-kept' | 'freed' = 'unshareable';
@@ -101,7 +104,7 @@ export class Leading implements ForwardSink {
       inOutage: options.policy.onStoreDown === 'local' ? 'unconfirmed' : 'lost',
       onRenewed: () => this.#abandonIfAlone(),
       onUnsure: () => this.#settler.tellLoss(),
-      onLost: () => options.flight.close(),
+      onLost: () => this.#onLost(),
       onOverdue: () => this.#onOverdue(),
     });
   }
@@ -130,7 +133,9 @@ export class Leading implements ForwardSink {
     caller.role = 'leader';
     caller.whenLeft(() => this.#onCallerLeft());
     // An upload that moves is progress; the upstream's deadline for its answer begins with the upload's end.
-    const request = upstreamRequest(caller, upstream, () => this.#progress(), this.#added());
+    this.#uploading = caller.content === null && caller.announcesContent;
+    const uploading = { onPiece: () => this.#progress(), onDone: () => this.#uploaded() };
+    const request = upstreamRequest(caller, upstream, uploading, this.#added());
     this.#exchange = upstream.forward(request, this, 'keyed');
   }
 
@@ -142,6 +147,19 @@ export class Leading implements ForwardSink {
     if (fence !== null) added.push(fence, String(lease.fence));
     if (idempotencyKey !== null) added.push(idempotencyKey, derivedKey(lease.key));
     return added;
+  }
+
+  #uploaded(): void {
+    this.#uploading = false;
+  }
+
+  /** Somebody else may have the key now: nothing more is sent of a request that the upstream does not have whole. */
+  #onLost(): void {
+    this.#options.flight.close();
+    if (!this.#uploading || this.#over) return;
+    const sent = this.#exchange?.sent ?? false;
+    this.#exchange?.abort();
+    this.onFailure({ kind: sent ? 'unanswered' : 'not-sent', cause: sent ? 'reset' : 'given-up' });
   }
 
   /** To be called when a follower left: if that was the last one, a safe call may be worth ending. */

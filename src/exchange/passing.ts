@@ -14,14 +14,14 @@ import type { Caller } from './caller.js';
 import type { ExchangeObserver } from './observer.js';
 import { upstreamProblem } from './upstream-problem.js';
 
-/**
- * The upstream's view of a client's request. `onUpload` is told of each piece of content that is not here yet; `added`
- * are field lines that replace the client's of the same names.
- */
+/** Told of content that is not here yet: each piece as it goes to the upstream, and that there is no more. */
+export type UploadListener = { readonly onPiece: () => void; readonly onDone: () => void };
+
+/** The upstream's view of a client's request. `added` are field lines that replace the client's of the same names. */
 export function upstreamRequest(
   caller: Caller,
   upstream: Upstream,
-  onUpload?: () => void,
+  uploading?: UploadListener,
   added: readonly string[] = [],
 ): UpstreamRequest {
   const { httpVersion } = caller.req;
@@ -31,7 +31,7 @@ export function upstreamRequest(
     method: caller.method,
     target: caller.target,
     fields: added.length === 0 ? fields : [...fields, ...added],
-    content: caller.content ?? (caller.announcesContent ? upload(caller, onUpload) : null),
+    content: caller.content ?? (caller.announcesContent ? upload(caller, uploading) : null),
   };
 }
 
@@ -40,11 +40,15 @@ export function upstreamRequest(
  * destroying the request itself would take the client's connection down before it has its answer. Nobody but undici may
  * listen to this stream, or it would flow before its reader is there.
  */
-function upload({ req }: Caller, onUpload: (() => void) | undefined): Transform {
+function upload({ req }: Caller, uploading: UploadListener | undefined): Transform {
   const stream = new Transform({
     transform: (chunk, _encoding, next) => {
-      onUpload?.();
+      uploading?.onPiece();
       next(null, chunk);
+    },
+    flush: (done) => {
+      uploading?.onDone();
+      done();
     },
   });
   req.once('error', (error) => stream.destroy(error));

@@ -7,6 +7,7 @@
  * answer says is written only if it is unknown at that very moment; no timer keeps the process alive.
  */
 
+import { setMaxListeners } from 'node:events';
 import { derivedKey } from '../core/claim.js';
 import { questionTarget } from '../core/question-url.js';
 import { answerLimitBytes, type Reconciled, reconciledAs, verdictOf } from '../core/reconcile.js';
@@ -57,7 +58,7 @@ export class Reconciler {
   /** Loops whose time has come, in order. */
   readonly #due: Loop[] = [];
   #asking = 0;
-  readonly #stopping = new AbortController();
+  readonly #stopping = newStop();
 
   constructor(options: ReconcilerOptions) {
     this.#options = options;
@@ -186,4 +187,11 @@ export class Reconciler {
     if (loop.timer !== null) clearTimeout(loop.timer);
     if (this.#runs(loop)) this.#loops.delete(loop.key);
   }
+}
+
+/** One signal for all questions under way: as many listeners as there are questions are no leak. */
+function newStop(): AbortController {
+  const stop = new AbortController();
+  setMaxListeners(0, stop.signal);
+  return stop;
 }

@@ -3,7 +3,8 @@
  * and is forwarded on its own when its turn has come.
  *
  * Invariants: nothing is sent without the turn; whoever stops waiting, by its leaving, its deadline or the end of the
- * process, gives up its place at once; a turn that comes for somebody who is gone is given back unused.
+ * process, gives up its place at once; a turn that comes for somebody who is gone is given back unused; content is read
+ * ahead as far as `maxKeyBody`, because a client of whom nothing is read cannot be seen to leave.
  */
 
 import { newFlightId } from '../core/claim.js';
@@ -17,6 +18,7 @@ import type { Leaders } from './leaders.js';
 import type { LedFlight } from './leading.js';
 import type { ExchangeObserver } from './observer.js';
 import { bypass } from './passing.js';
+import { ReadAhead, ReadAheadBudget } from './read-ahead.js';
 
 export type TurnsOptions = {
   readonly store: Store;
@@ -37,10 +39,14 @@ const ALONE: LedFlight = {
   unknown: () => {},
 };
 
+/** Of the content of all who wait, what is read before their turn. */
+const READ_AHEAD_BYTES = 64 * 1_048_576;
+
 export class Turns {
   readonly #options: TurnsOptions;
   /** Those who wait, and what ends their wait. */
   readonly #waiting = new Map<Caller, AbortController>();
+  readonly #ahead = new ReadAheadBudget(READ_AHEAD_BYTES);
 
   constructor(options: TurnsOptions) {
     this.#options = options;
@@ -88,6 +94,7 @@ export class Turns {
   ): Promise<Turn | NoTurn | null> {
     const { observer } = this.#options;
     const wait = new AbortController();
+    const ahead = readAhead(caller, policy, this.#ahead);
     caller.role = 'queued';
     caller.waitingSinceMs = arrivedAtMs;
     caller.whenLeft(() => wait.abort());
@@ -110,6 +117,7 @@ export class Turns {
       if (!caller.begun) caller.refuse('store-unavailable');
       return null;
     } finally {
+      caller.content ??= ahead?.finish() ?? null;
       clearTimeout(timer);
       this.#waiting.delete(caller);
       observer.queued(caller.route, -1);
@@ -135,4 +143,10 @@ export class Turns {
   #bypass(caller: Caller): void {
     bypass(caller, this.#options.upstreamOf(caller.upstream), 'store-unavailable', this.#options.observer);
   }
+}
+
+/** Null where there is nothing to be read, or it is here already. */
+function readAhead(caller: Caller, { maxKeyBodyBytes }: QueuePolicy, budget: ReadAheadBudget): ReadAhead | null {
+  if (caller.content !== null || !caller.announcesContent) return null;
+  return new ReadAhead(caller.req, maxKeyBodyBytes, budget);
 }

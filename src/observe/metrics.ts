@@ -151,7 +151,7 @@ export class Metrics {
           timed('complete', () => store.queue.complete(lease, settlement, keepMs)),
         release: (lease, options) => timed('release', () => store.queue.release(lease, options)),
       },
-      settle: (key, as) => timed('settle', () => store.settle(key, as)),
+      settle: (key, as, flight) => timed('settle', () => store.settle(key, as, flight)),
       settleUnknown: (key, flight, as) => timed('settle', () => store.settleUnknown(key, flight, as)),
       standing: (key, flight) => timed('standing', () => store.standing(key, flight)),
       taken: (options) => timed('taken', () => store.taken(options)),

@@ -28,6 +28,8 @@ export type FlightsApi = {
 
 type SettleBody = {
   readonly as?: unknown;
+  /** Id of the flight that is meant, as `GET /flights` gives it; without it, whatever outcome is unknown. */
+  readonly flight?: unknown;
   readonly status?: unknown;
   readonly fields?: unknown;
   readonly content?: unknown;
@@ -47,8 +49,9 @@ export function addFlights(fastify: FastifyInstance, api: FlightsApi): void {
     { bodyLimit: BODY_LIMIT },
     async (request, reply) => {
       const { key } = request.params;
-      const { as } = request.body ?? {};
-      if (as === 'free') return orUnavailable(reply, () => settle(api, reply, key, { kind: 'free' }));
+      const { as, flight = null } = request.body ?? {};
+      if (flight !== null && typeof flight !== 'string') return refuse(reply, 400, 'flight must be a text');
+      if (as === 'free') return orUnavailable(reply, () => settle(api, reply, key, { kind: 'free' }, flight));
       if (as !== 'response') return refuse(reply, 400, 'as must be "free" or "response"');
       const response = responseOf(request.body ?? {});
       if (typeof response === 'string') return refuse(reply, 400, response);
@@ -56,7 +59,7 @@ export function addFlights(fastify: FastifyInstance, api: FlightsApi): void {
         const taken = await find(api, key);
         const keepMs = taken === null ? null : api.keepMsOf(taken.route);
         if (keepMs === null) return refuse(reply, 404, 'nothing has this key, or its rule keeps no responses');
-        return settle(api, reply, key, { kind: 'response', response, keepMs });
+        return settle(api, reply, key, { kind: 'response', response, keepMs }, flight);
       });
     },
   );
@@ -71,10 +74,18 @@ async function settle(
   reply: FastifyReply,
   key: string,
   as: Parameters<Store['settle']>[1],
+  flight: string | null,
 ): Promise<object> {
-  const result = await api.store.settle(key, as);
+  const result = await api.store.settle(key, as, flight);
   api.audit({ key, as: as.kind, result });
-  return result === 'settled' ? { settled: key, as: as.kind } : refuse(reply, 404, 'nothing has this key');
+  if (result === 'settled') return { settled: key, as: as.kind };
+  if (result === 'absent') return refuse(reply, 404, 'nothing has this key');
+  // Somebody else may have settled it since it was looked at, and a request may be running.
+  const sentence =
+    flight === null
+      ? 'its outcome is not unknown: name the flight that GET /flights shows to end it all the same'
+      : 'another flight has this key now';
+  return refuse(reply, 409, sentence);
 }
 
 async function find(api: FlightsApi, key: string): Promise<TakenKey | null> {

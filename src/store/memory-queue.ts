@@ -119,13 +119,15 @@ export class MemoryQueue implements Queue {
     return 'held';
   }
 
-  /** Frees turns by an operator's word. */
-  free(key: string): 'settled' | 'absent' {
+  /** Frees, by an operator's word, the turn of a flight, or with null every turn whose outcome is unknown. */
+  free(key: string, flight: string | null): 'settled' | 'absent' | 'other' {
     const line = this.#lineOf(key);
-    if (line === null || line.turns.size === 0) return 'absent';
-    const all = [...line.turns.values()];
-    const unknown = all.filter(({ state }) => state === 'unknown');
-    for (const { request } of unknown.length > 0 ? unknown : all) line.turns.delete(request.flight);
+    if (line === null) return 'absent';
+    const meant = [...line.turns.values()].filter(({ request, state }) =>
+      flight === null ? state === 'unknown' : request.flight === flight,
+    );
+    if (meant.length === 0) return 'other';
+    for (const { request } of meant) line.turns.delete(request.flight);
     this.#advance(line);
     return 'settled';
   }

@@ -185,12 +185,15 @@ export class MemoryStore implements Store {
     });
   }
 
-  async settle(key: string, as: SettleAs): Promise<'settled' | 'absent'> {
+  async settle(key: string, as: SettleAs, only: string | null): Promise<'settled' | 'absent' | 'other'> {
     this.#assertOpen();
     const now = this.#now();
     const flight = this.#flightOf(key, now);
     const past = flight === null ? this.#pastOf(key, now) : null;
-    if (flight === null && past === null) return as.kind === 'free' ? this.queue.free(key) : 'absent';
+    const origin = flight?.origin ?? past?.origin;
+    if (origin === undefined) return as.kind === 'free' ? this.queue.free(key, only) : 'absent';
+    const meant = only === null ? past?.ended.kind === 'unknown' : origin.flight === only;
+    if (!meant) return 'other';
     if (past !== null) this.#settlePast(past, as);
     if (flight !== null) {
       const ending = endingAs(as, flight.election);

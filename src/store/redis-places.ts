@@ -25,8 +25,8 @@ export type EnteredPlace = { readonly entered: Entered; readonly endingMs: numbe
 
 export type PlacesOptions = {
   readonly enter: (request: PlaceRequest) => Promise<EnteredPlace>;
-  /** Null: the server did not answer. */
-  readonly look: (key: string, places: readonly PlaceRequest[]) => Promise<Looked | null>;
+  /** Asks for these places, and says that all of the process stand that have this lease. Null: no answer. */
+  readonly look: (key: string, leaseMs: number, places: readonly PlaceRequest[]) => Promise<Looked | null>;
   readonly renew: (lease: Lease) => Promise<Held>;
   /** Gives up the place, or the turn, of a flight. */
   readonly giveUp: (request: PlaceRequest) => void;
@@ -49,9 +49,10 @@ type Place = {
   result: Turn | NoTurn | null;
 };
 
-/** The places of a key in this process, by the flight id that the server knows, in their order. */
+/** The places of a key and a lease in this process, by the flight id that the server knows, in their order. */
 type Group = {
   readonly key: string;
+  readonly leaseMs: number;
   readonly places: Map<string, Place>;
   timer: NodeJS.Timeout | null;
   /** Monotonic time (ms) of the timer; infinite without one. */
@@ -68,6 +69,8 @@ const REMEMBER_MOST = 1_024;
 /** The store's expiry and ours do not fall into the same instant. */
 const EXPIRY_MARGIN_MS = 20;
 const LEAST_DELAY_MS = 10;
+/** How many places one look asks for: the first ones, since those have their turns first and are lost with the others. */
+const LOOK_MOST = 64;
 
 export class Places {
   readonly #options: PlacesOptions;
@@ -136,9 +139,8 @@ export class Places {
     const end = 2 + (message[1] ?? 0);
     const name = message.toString('latin1', 2, end);
     if (marker === 'b') {
-      const group = this.#groups.get(name);
       // What was so when it was said need not be so now.
-      if (group !== undefined) this.#lookNow(group);
+      for (const group of this.#groups.values()) if (group.key === name) this.#lookNow(group);
     } else {
       const [fence = '', token = ''] = message.toString('latin1', end).split(' ');
       this.#called(name, { fence, token, at: performance.now() });
@@ -163,18 +165,19 @@ export class Places {
 
   /** Puts a place among those that are looked after, unless its turn has come already. */
   #lookAfter(place: Place, endingMs: number): void {
-    const { key, flight } = place.request;
-    let group = this.#groups.get(key);
+    const { key, flight, leaseMs } = place.request;
+    let group = this.#groups.get(nameOf(place.request));
     if (group === undefined) {
       group = {
         key,
+        leaseMs,
         places: new Map(),
         timer: null,
         dueAtMs: Number.POSITIVE_INFINITY,
         looking: false,
         lookAgain: false,
       };
-      this.#groups.set(key, group);
+      this.#groups.set(nameOf(group), group);
     }
     group.places.set(flight, place);
     this.#standing.set(flight, group);
@@ -215,7 +218,7 @@ export class Places {
     this.#standing.delete(request.flight);
     if (group.places.size > 0) return;
     if (group.timer !== null) clearTimeout(group.timer);
-    this.#groups.delete(group.key);
+    this.#groups.delete(nameOf(group));
   }
 
   #tell(place: Place, result: Turn | NoTurn): void {
@@ -260,8 +263,8 @@ export class Places {
   /** Sees to it that the group is looked at in time: by its polls, before its promises end, and when a turn expires. */
   #schedule(group: Group, endingMs = Number.POSITIVE_INFINITY): void {
     if (group.looking) return;
-    let ms = endingMs + EXPIRY_MARGIN_MS;
-    for (const { pollMs, request } of group.places.values()) ms = Math.min(ms, pollMs, request.leaseMs / 3);
+    let ms = Math.min(endingMs + EXPIRY_MARGIN_MS, group.leaseMs / 3);
+    for (const { pollMs } of group.places.values()) ms = Math.min(ms, pollMs);
     const dueAtMs = performance.now() + Math.max(LEAST_DELAY_MS, ms);
     if (dueAtMs >= group.dueAtMs) return;
     if (group.timer !== null) clearTimeout(group.timer);
@@ -282,15 +285,17 @@ export class Places {
   }
 
   async #look(group: Group): Promise<void> {
-    const places = [...group.places.values()];
+    const places: Place[] = [];
+    for (const place of group.places.values()) if (places.push(place) === LOOK_MOST) break;
     const looked = await this.#options.look(
       group.key,
+      group.leaseMs,
       places.map(({ request }) => request),
     );
     group.looking = false;
-    if (this.#closed || this.#groups.get(group.key) !== group) return;
+    if (this.#closed || !this.#isUp(group)) return;
     if (looked !== null) this.#carryOut(group, places, looked);
-    if (this.#groups.get(group.key) !== group) return;
+    if (!this.#isUp(group)) return;
     const again = group.lookAgain;
     group.lookAgain = false;
     if (again) this.#lookNow(group);
@@ -299,21 +304,39 @@ export class Places {
 
   /** Carries out what a look has found of those places that still stand. */
   #carryOut(group: Group, places: readonly Place[], looked: Looked): void {
+    if (looked.kind === 'unknown') return this.#tellAll(group, looked);
     const lost: Place[] = [];
     for (const [i, place] of places.entries()) {
       if (group.places.get(place.request.flight) !== place) continue;
-      const found = looked.kind === 'unknown' ? looked : looked.each[i];
+      const found = looked.each[i];
       if (found === 'waiting') continue;
-      if (typeof found === 'object' && found.kind === 'turn') {
+      if (typeof found === 'object') {
         this.#take(group, place, found);
-        continue;
+      } else {
+        this.#remove(group, place);
+        lost.push(place);
       }
-      this.#remove(group, place);
-      if (typeof found === 'object') this.#tell(place, found);
-      else lost.push(place);
     }
-    if (lost.length > 0) void this.#again(lost);
+    if (lost.length === 0) return;
+    // Those behind them are lost as well, probably.
+    group.lookAgain = true;
+    void this.#again(lost);
   }
+
+  #tellAll(group: Group, result: NoTurn): void {
+    for (const place of [...group.places.values()]) {
+      this.#remove(group, place);
+      this.#tell(place, result);
+    }
+  }
+
+  #isUp(group: Group): boolean {
+    return this.#groups.get(nameOf(group)) === group;
+  }
+}
+
+function nameOf({ key, leaseMs }: { readonly key: string; readonly leaseMs: number }): string {
+  return `${leaseMs} ${key}`;
 }
 
 /** The turn that a promise has become: the token is this process's own note of until when it may count on it. */

@@ -36,7 +36,7 @@ export class RedisQueue implements Queue {
     this.#options = options;
     this.#places = new Places({
       enter: (request) => this.#enter(request),
-      look: (key, places) => this.#look(key, places),
+      look: (key, leaseMs, places) => this.#look(key, leaseMs, places),
       renew: (lease) => this.renew(lease),
       giveUp: (request) => this.#owe(request, this.#memberOf(request)),
     });
@@ -69,14 +69,14 @@ export class RedisQueue implements Queue {
     return this.complete(lease, { kind: 'failed', election: 0 }, 0);
   }
 
-  /** Frees turns by an operator's word. */
-  async free(key: string): Promise<'settled' | 'absent'> {
-    const answer = await this.#ask(key, '', 'free');
+  /** Frees, by an operator's word, the turn of a flight, or with null every turn whose outcome is unknown. */
+  async free(key: string, flight: string | null): Promise<'settled' | 'absent' | 'other'> {
+    const answer = await this.#ask(key, '', 'free', flight ?? '');
     const freed = answered(answer);
     if (freed !== 1 && answer.kind === 'answered' && answer.repeated) {
       throw new StoreUnavailable('the answer of the store was lost');
     }
-    return freed === 1 ? 'settled' : 'absent';
+    return freed === 1 ? 'settled' : freed === 2 ? 'other' : 'absent';
   }
 
   /** Takes a push; false: it is none of queues. */
@@ -130,8 +130,7 @@ export class RedisQueue implements Queue {
     }
   }
 
-  async #look(key: string, places: readonly PlaceRequest[]): Promise<Looked | null> {
-    const leaseMs = Math.max(...places.map((request) => request.leaseMs));
+  async #look(key: string, leaseMs: number, places: readonly PlaceRequest[]): Promise<Looked | null> {
     const members = places.map((request) => this.#memberOf(request));
     const token = tokenOf(performance.now(), leaseMs);
     const answer = await this.#ask(key, '', 'look', this.#options.process, Math.ceil(leaseMs), token, ...members);
@@ -158,8 +157,8 @@ export class RedisQueue implements Queue {
   }
 
   /** The place as it stands on the server. */
-  #memberOf({ flight, holdMs, route }: PlaceRequest): string {
-    return `${flight} ${this.#options.process} ${Math.ceil(holdMs)} ${route}`;
+  #memberOf({ flight, leaseMs, holdMs, route }: PlaceRequest): string {
+    return `${flight} ${this.#options.process}/${Math.ceil(leaseMs)} ${Math.ceil(holdMs)} ${route}`;
   }
 
   #askLeave(

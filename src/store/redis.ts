@@ -258,17 +258,18 @@ export class RedisStore implements Store {
     return this.#waits.settled(flight, options);
   }
 
-  async settle(key: string, as: SettleAs): Promise<'settled' | 'absent'> {
+  async settle(key: string, as: SettleAs, only: string | null): Promise<'settled' | 'absent' | 'other'> {
     for (let i = 0; i < SETTLE_TRIES; i += 1) {
       // Read first: a script is to be told the names of its keys, and the flight's id is in one.
       const flight = answered(
         await this.#commands.ask((client) => client.hget(this.#record(key), 'f'), this.#timeoutMs),
       );
-      if (flight === null) return as.kind === 'free' ? this.queue.free(key) : 'absent';
-      const settled = await this.#settleFlight(key, flight, as, 'any');
-      if (settled !== 'other') return settled;
+      if (flight === null) return as.kind === 'free' ? this.queue.free(key, only) : 'absent';
+      const settled = await this.#settleFlight(key, only ?? flight, as, only === null ? 'unknown' : 'any');
+      // The key may have changed hands since it was read; with a flight that is meant there is nothing to read.
+      if (settled !== 'other' || only !== null) return settled;
     }
-    throw new StoreUnavailable('the key changed hands again and again');
+    return 'other';
   }
 
   async settleUnknown(key: string, flight: string, as: SettleAs): Promise<'settled' | 'absent'> {

@@ -81,11 +81,12 @@ export interface Store extends Leases, Relay {
   /** The keys for which requests take turns, each forwarded on its own. No key is both claimed and queued for. */
   readonly queue: Queue;
   /**
-   * Ends whatever has the key, by an operator's word: frees it, or keeps how it ended for `keepMs`. A leader that is
-   * still at work has lost its lease by it; followers learn the settlement (`failed` when freed). Of a queue's turns those
-   * whose outcome is unknown are freed, or all when there are none; nothing can be kept there (`absent`).
+   * Ends what has the key, by an operator's word: frees it, or keeps how it ended for `keepMs`. With `flight` that
+   * flight, in whatever state it is: a leader that is still at work has lost its lease by it, followers learn the
+   * settlement (`failed` when freed). With null only an outcome that is unknown; of a queue, every turn whose outcome is.
+   * `other`: something else has the key, and nothing changed. Nothing can be kept of a queue (`absent`).
    */
-  settle(key: string, as: SettleAs): Promise<'settled' | 'absent'>;
+  settle(key: string, as: SettleAs, flight: string | null): Promise<'settled' | 'absent' | 'other'>;
   /**
    * As `settle`, but only if the key is held by the unknown outcome of that flight, of a claim: of an answer that comes
    * late, nothing else may be touched. `absent`: it is not, and nothing changed.

@@ -238,6 +238,7 @@ t.test('one queue with two bounds is doubtful; a long wait in a queue is not', a
   t.same(routes(', scope: s', ', scope: s, concurrency: 2'), ['4:105 routes[1].concurrency']);
   t.same(routes(', scope: s, concurrency: 2', ', scope: s'), ['4:89 routes[1].scope']);
   t.same(routes(', scope: s, concurrency: 2', ', scope: s, concurrency: 2', ''), []);
+  t.same(routes(', scope: s', ', scope: s, onUnknown: hold'), ['4:103 routes[1].onUnknown']);
   t.same(routes(', wait: 10m'), []);
 });
 

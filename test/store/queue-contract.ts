@@ -443,19 +443,22 @@ async function operators(t: Test, factory: StoreFactory): Promise<void> {
     const atWork = await turnAtOnce(b, ask);
     const place = await placeIn(c, ask);
     await a.queue.complete(unknown.lease, UNKNOWN, LONG_MS);
-    t.equal(await b.settle(key, { kind: 'free' }), 'settled');
+    t.equal(await b.settle(key, { kind: 'free' }, null), 'settled');
     await turnOf(c, place);
     t.equal(await b.queue.renew(atWork.lease), 'held');
   });
 
-  await t.test('freed without an unknown one, those at work have lost it', async (t) => {
+  await t.test('a turn that is at work is freed only by its own flight id', async (t) => {
     const key = newKey();
     const { lease } = await turnAtOnce(a, { key });
     const place = await placeIn(b, { key });
-    t.equal(await c.settle(key, { kind: 'free' }), 'settled');
+    t.equal(await c.settle(key, { kind: 'free' }, null), 'other');
+    t.equal(await c.settle(key, { kind: 'free' }, newFlightId()), 'other');
+    t.equal(await a.queue.renew(lease), 'held');
+    t.equal(await c.settle(key, { kind: 'free' }, lease.flight), 'settled');
     await turnOf(b, place);
     t.equal(await a.queue.renew(lease), 'lost');
-    t.equal(await c.settle(newKey(), { kind: 'free' }), 'absent');
+    t.equal(await c.settle(newKey(), { kind: 'free' }, null), 'absent');
   });
 
   await t.test('the end of the store ends every wait', async (t) => {

@@ -16,6 +16,7 @@ import {
   newKey,
   releaseWhenAlone,
   responseWith,
+  settle,
   settled,
   waitFor,
 } from './contract.js';
@@ -423,19 +424,19 @@ t.test('an operator of whom the answer is lost is told so, and may say it again'
   const lease = await lead(other, { key: newKey() });
   const as = { kind: 'response', response: anyResponse, keepMs: 5_000 } as const;
   proxy.loseReplyTo(lease.flight);
-  t.equal(await store.settle(lease.key, as), 'settled', 'a response is there all the same');
+  t.equal(await store.settle(lease.key, as, lease.flight), 'settled', 'a response is there all the same');
   await untilItAnswers(store);
   proxy.loseReplyTo(lease.flight);
-  await t.rejects(store.settle(lease.key, { kind: 'free' }), UNAVAILABLE);
+  await t.rejects(store.settle(lease.key, { kind: 'free' }, lease.flight), UNAVAILABLE);
   await untilItAnswers(store);
-  t.equal(await store.settle(lease.key, { kind: 'free' }), 'absent');
+  t.equal(await store.settle(lease.key, { kind: 'free' }, lease.flight), 'absent');
 });
 
 t.test('a flight that an operator has freed cannot begin again', async (t) => {
   const store = await open(t);
   const ask = { key: newKey(), flight: newFlightId() };
   await lead(store, ask);
-  await store.settle(ask.key, { kind: 'free' });
+  await settle(store, ask.key, { kind: 'free' });
   await t.rejects(claim(store, ask), UNAVAILABLE);
 });
 
@@ -480,7 +481,7 @@ t.test('nothing is left behind: every key that the store wrote expires', async (
     async (key: string) => a.complete(await lead(a, { key }), { kind: 'unknown', election: 0 }, 9_000),
     async (key: string) => {
       await lead(a, { key });
-      await a.settle(key, { kind: 'free' });
+      await settle(a, key, { kind: 'free' });
     },
   ];
   for (const end of [...ends, ...more]) await end(newKey());
@@ -565,4 +566,17 @@ t.test('the places of a process that is gone do not fill the queue for longer th
   t.equal((await enter(store, ask)).kind, 'full');
   await gone.close();
   await eventually('there is room', async () => (await enter(store, ask)).kind === 'queued');
+});
+
+t.test('a place stands as long as its own lease, whatever others its process had', async (t) => {
+  const gone = await open(t);
+  const store = await open(t);
+  const key = newKey();
+  await giveBack(gone, await turnAtOnce(gone, { key, leaseMs: 60_000 }));
+  const turn = await turnAtOnce(store, { key });
+  await placeIn(gone, { key, leaseMs: 300 });
+  const next = await placeIn(store, { key });
+  await gone.close();
+  await giveBack(store, turn);
+  await turnOf(store, next, 3_000, 200);
 });

@@ -42,7 +42,7 @@ function scene(t: Test) {
       asked.entered.push(place);
       return { entered: server.enter(place), endingMs: Number.POSITIVE_INFINITY };
     },
-    look: async (_key, all) => {
+    look: async (_key, _leaseMs, all) => {
       asked.looks += 1;
       return server.look(all);
     },

@@ -53,6 +53,7 @@ export type LogLine = {
   readonly level?: unknown;
   readonly route?: unknown;
   readonly outcome?: unknown;
+  readonly key?: unknown;
 };
 
 export type ConfigParts = {

@@ -120,7 +120,7 @@ export function storeWith(changes: (real: MemoryStore) => Partial<Store>): Store
     relay: (lease) => real.relay(lease),
     relayed: () => real.relayed(),
     queue: real.queue,
-    settle: (key, as) => real.settle(key, as),
+    settle: (key, as, flight) => real.settle(key, as, flight),
     settleUnknown: (key, flight, as) => real.settleUnknown(key, flight, as),
     standing: (key, flight) => real.standing(key, flight),
     taken: (options) => real.taken(options),

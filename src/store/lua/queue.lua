@@ -4,9 +4,9 @@
 -- KEYS[1]  the turns (hash):
 --            h:<flight>   '<state> <fence> <end us> <start us> <hold ms> <token> <route>'; state: 'o' offered to a process
 --                         that has not taken it yet, 'f' in flight, 'u' unknown; end: of the lease, or of the hold
---            p:<process>  '<end us> <token>': until when the places of a process stand
+--            p:<process>/<lease ms>  '<end us> <token>': until when the places stand that a process has with that lease
 --            c            concurrency           n  last fence
--- KEYS[2]  the places (sorted set): '<flight> <process> <hold ms> <route>' by arrival (us)
+-- KEYS[2]  the places (sorted set): '<flight> <process>/<lease ms> <hold ms> <route>' by arrival (us)
 -- KEYS[3]  there when the asker's flight was given up (release.lua): it must not begin when its question comes late
 -- ARGV[1]  what is asked; ARGV[2] prefix of the processes' channels; ARGV[3] the key; then, by what is asked:
 --
@@ -16,7 +16,7 @@
 --     'N', lease left ms, age ms  there are as many places as there may be; of the turn that ends first
 --     'U', time left ms           outcomes that nobody knows have every turn
 --     'E'                         the flight was given up
---   'look', process, lease ms, token, place...           the process lives and its places stand
+--   'look', process, lease ms, token, place...           the process lives and its places with that lease stand
 --     'U', time left ms           as above; no place stands any more
 --     'W', time ms until the next turn expires or -1, then two for each place: fence and token when it has the turn,
 --     'w' '' when it waits, '' '' when it is gone
@@ -24,7 +24,8 @@
 --   'leave', flight, fence or '', place or '', hold ms, bar ms
 --     1 the turn was held, and is free or, with a hold, unknown for that long; 0 it was lost. Without a fence whatever
 --     the flight has is given up, and it is barred from coming back.
---   'free'                                                1 turns were freed by an operator's word, 0 there were none
+--   'free', flight or ''                                  by an operator's word: 1 the flight's turn, or every turn whose
+--     outcome is unknown, was freed; 0 there is none; 2 others have turns
 --
 -- The token is a process's own note of until when it may count on a lease that it was promised; it comes back with the
 -- turn that this promise made. A lease that is given with a turn is the rest of the promise, so that the places of a dead
@@ -74,12 +75,16 @@ local function drop(flight)
   redis.call('HDEL', KEYS[1], 'h:' .. flight)
 end
 
+-- A process has a life for each lease: one that is short must not stand as long as one that is long.
 local function lives(process, lease, token)
-  local ends = now + lease * 1000
-  if not alive[process] or alive[process].ends < ends then
-    alive[process] = { ends = ends, token = token }
-    redis.call('HSET', KEYS[1], 'p:' .. process, text(ends) .. ' ' .. token)
-  end
+  local life = process .. '/' .. lease
+  alive[life] = { ends = now + lease * 1000, token = token }
+  redis.call('HSET', KEYS[1], 'p:' .. life, text(alive[life].ends) .. ' ' .. token)
+  return life
+end
+
+local function push(life, message)
+  redis.call('PUBLISH', channel .. string.match(life, '^(.*)/'), message)
 end
 
 local function parse(place)
@@ -98,10 +103,21 @@ local function expire()
       end
     end
   end
-  for process, life in pairs(alive) do
+  local died = false
+  for name, life in pairs(alive) do
     if life.ends <= now then
-      alive[process] = nil
-      redis.call('HDEL', KEYS[1], 'p:' .. process)
+      died = true
+      alive[name] = nil
+      redis.call('HDEL', KEYS[1], 'p:' .. name)
+    end
+  end
+  -- Once for each death, not for each question: there may be many places.
+  if died then
+    for _, place in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
+      local _, name = parse(place)
+      if not alive[name] then
+        redis.call('ZREM', KEYS[2], place)
+      end
     end
   end
 end
@@ -118,10 +134,10 @@ local function blocked()
   return count >= concurrency and math.floor((first - now) / 1000) or nil
 end
 
-local function give(flight, process, hold, route, state)
+local function give(flight, life, hold, route, state)
   lastFence = math.max(now, lastFence + 1)
-  turns[flight] = { state = state, fence = text(lastFence), ends = alive[process].ends, start = now,
-    hold = tonumber(hold), token = alive[process].token, route = route }
+  turns[flight] = { state = state, fence = text(lastFence), ends = alive[life].ends, start = now,
+    hold = tonumber(hold), token = alive[life].token, route = route }
   redis.call('HSET', KEYS[1], 'n', text(lastFence))
   save(flight)
 end
@@ -131,8 +147,8 @@ local function advance(asker)
   expire()
   if blocked() then
     if redis.call('DEL', KEYS[2]) == 1 then
-      for process in pairs(alive) do
-        redis.call('PUBLISH', channel .. process, 'b' .. string.char(#key) .. key)
+      for life in pairs(alive) do
+        push(life, 'b' .. string.char(#key) .. key)
       end
     end
   else
@@ -146,14 +162,13 @@ local function advance(asker)
         break
       end
       redis.call('ZREM', KEYS[2], place)
-      local flight, process, hold, route = parse(place)
-      if alive[process] then
+      local flight, life, hold, route = parse(place)
+      if alive[life] then
         used = used + 1
-        give(flight, process, hold, route, (flight == asker or hold == '0') and 'f' or 'o')
+        give(flight, life, hold, route, (flight == asker or hold == '0') and 'f' or 'o')
         if flight ~= asker then
           local turn = turns[flight]
-          redis.call('PUBLISH', channel .. process,
-            'g' .. string.char(#flight) .. flight .. turn.fence .. ' ' .. turn.token)
+          push(life, 'g' .. string.char(#flight) .. flight .. turn.fence .. ' ' .. turn.token)
         end
       end
     end
@@ -176,16 +191,6 @@ local function advance(asker)
   end
 end
 
--- Places of dead processes count as long as nobody has come to them: looked for only when there seem to be too many.
-local function passOverDead()
-  for _, place in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
-    local _, process = parse(place)
-    if not alive[process] then
-      redis.call('ZREM', KEYS[2], place)
-    end
-  end
-end
-
 local function first()
   local found
   for _, turn in pairs(turns) do
@@ -203,7 +208,7 @@ local function enter()
   end
   concurrency = tonumber(ARGV[10])
   redis.call('HSET', KEYS[1], 'c', ARGV[10])
-  lives(process, lease, token)
+  local life = lives(process, lease, token)
   expire()
   local own = turns[flight]
   if own and own.state ~= 'u' then
@@ -217,7 +222,7 @@ local function enter()
     advance(flight)
     return { 'U', left }
   end
-  local place = table.concat({ flight, process, hold, route }, ' ')
+  local place = table.concat({ flight, life, hold, route }, ' ')
   local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or 0
   redis.call('ZADD', KEYS[2], 'NX', text(math.max(now, last + 1)), place)
   advance(flight)
@@ -226,12 +231,9 @@ local function enter()
   end
   local most = tonumber(ARGV[11])
   if redis.call('ZRANK', KEYS[2], place) >= most then
-    passOverDead()
-    if redis.call('ZRANK', KEYS[2], place) >= most then
-      redis.call('ZREM', KEYS[2], place)
-      local ending = first()
-      return { 'N', math.floor((ending.ends - now) / 1000), math.max(0, math.floor((now - ending.start) / 1000)) }
-    end
+    redis.call('ZREM', KEYS[2], place)
+    local ending = first()
+    return { 'N', math.floor((ending.ends - now) / 1000), math.max(0, math.floor((now - ending.start) / 1000)) }
   end
   return { 'Q', math.ceil((first().ends - now) / 1000) }
 end
@@ -290,19 +292,18 @@ local function leave()
 end
 
 local function free()
-  local some, unknown = false, false
   expire()
-  for _, turn in pairs(turns) do
-    some = true
-    unknown = unknown or turn.state == 'u'
-  end
+  local others, freed = false, false
   for flight, turn in pairs(turns) do
-    if turn.state == 'u' or not unknown then
+    if flight == ARGV[4] or (ARGV[4] == '' and turn.state == 'u') then
       drop(flight)
+      freed = true
+    else
+      others = true
     end
   end
   advance('')
-  return some and 1 or 0
+  return freed and 1 or others and 2 or 0
 end
 
 return ({ enter = enter, look = look, renew = renew, leave = leave, free = free })[op]()
