@@ -6,6 +6,7 @@
  */
 
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
+import type { KeyMaterial } from '../core/claim.js';
 import { fieldLines } from '../core/field-lines.js';
 import type { Outcome, ProblemCode, Role } from '../core/outcome.js';
 import type { Rule } from '../core/rule.js';
@@ -57,6 +58,8 @@ export class Caller {
   fingerprint = '';
   /** The value of its key, byte text, where its rule asks the API about it; it goes nowhere else. */
   keyValue: string | null = null;
+  /** What the contents of its key, or of the variant that it came to, are sealed with. */
+  material: KeyMaterial = null;
   role: Role = 'none';
   /** Monotonic time (ms) since when it waits for its turn, or for the end of a flight, over elections too. */
   waitingSinceMs: number | null = null;

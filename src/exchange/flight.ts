@@ -5,7 +5,7 @@
  * one timer serves all of them.
  */
 
-import type { FlightRef } from '../core/claim.js';
+import type { FlightRef, KeyMaterial } from '../core/claim.js';
 import { waitOf } from '../core/policy.js';
 import type { ClaimPolicy } from '../core/rule.js';
 import type { Caller } from './caller.js';
@@ -33,6 +33,8 @@ export type FlightListener = {
 export class Flight {
   readonly key: string;
   readonly id: string;
+  /** What the key's contents are sealed with. */
+  readonly material: KeyMaterial;
   /** What a duplicate must equal; empty: its key says enough. */
   readonly fingerprint: string;
   /** Name of the opener's rule. */
@@ -55,6 +57,7 @@ export class Flight {
   constructor(
     key: string,
     id: string,
+    material: KeyMaterial,
     fingerprint: string,
     route: string,
     policy: ClaimPolicy,
@@ -64,6 +67,7 @@ export class Flight {
   ) {
     this.key = key;
     this.id = id;
+    this.material = material;
     this.fingerprint = fingerprint;
     this.route = route;
     this.policy = policy;

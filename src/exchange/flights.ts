@@ -11,7 +11,7 @@ import type { ClaimResult, FlightRef, Lease, Settlement } from '../core/claim.js
 import type { BypassReason } from '../core/outcome.js';
 import { type Decision, decide, endingOf, type Refusal, retryAfterSeconds, waitOf, waits } from '../core/policy.js';
 import type { ClaimPolicy, RejectPolicy } from '../core/rule.js';
-import { variantKey, varyMatches } from '../core/sharing.js';
+import { type Vary, variantKey, variantMaterial, varyMatches } from '../core/sharing.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 import type { Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
@@ -58,6 +58,7 @@ export class Flights {
     const flight = new Flight(
       key,
       this.#options.newFlightId(),
+      caller.material,
       fingerprint,
       caller.route,
       policy,
@@ -109,7 +110,7 @@ export class Flights {
   #read(flight: Flight, recording: Recording, caller: Caller): void {
     const { status, reason, fields, vary } = recording.head;
     if (!varyMatches(vary, caller.fields)) {
-      return this.arrive(caller, variantKey(flight.key, vary, caller.fields));
+      return this.#arriveAsVariant(caller, flight.key, vary);
     }
     caller.whenLeft(() => recording.detach(caller));
     caller.begin(status, reason, fields, { kind: 'collapsed' });
@@ -117,11 +118,12 @@ export class Flights {
   }
 
   async #claim(flight: Flight): Promise<void> {
-    const { key, policy, election, fingerprint } = flight;
+    const { key, policy, election, fingerprint, material } = flight;
     const request = {
       key,
       flight: flight.id,
       fingerprint,
+      material,
       route: flight.route,
       leaseMs: policy.leaseMs,
       holdMs: policy.unknownForMs,
@@ -140,7 +142,7 @@ export class Flights {
       store = this.#options.local;
       claim = await store.claim(request);
     }
-    if (claim.kind === 'unknown') this.#unknown(flight.first(), store, key, claim.flight);
+    if (claim.kind === 'unknown') this.#unknown(flight.first(), store, flight, claim.flight);
     this.#carryOut(flight, store, decide(policy, claim), claimedAtMs);
   }
 
@@ -185,7 +187,7 @@ export class Flights {
         close: () => this.#close(flight),
         conclude: (settlement) => this.#conclude(flight, settlement),
         stream: (recording) => this.#stream(flight, recording),
-        unknown: () => this.#unknown(caller, store, flight.key, lease.flight),
+        unknown: () => this.#unknown(caller, store, flight, lease.flight),
       },
     });
     flight.state = { kind: 'leading', leading };
@@ -247,7 +249,7 @@ export class Flights {
     switch (ending.kind) {
       case 'answer':
         if (!varyMatches(ending.response.vary, caller.fields)) {
-          return this.arrive(caller, variantKey(flight.key, ending.response.vary, caller.fields));
+          return this.#arriveAsVariant(caller, flight.key, ending.response.vary);
         }
         return caller.give(
           ending.response,
@@ -269,12 +271,19 @@ export class Flights {
   #replay(caller: Caller, key: string, { response, ageMs, ttlMs }: Decision & { kind: 'replay' }): void {
     const added = claimPolicyOf(caller).kind === 'replay' ? replayFields(ttlMs) : [];
     if (varyMatches(response.vary, caller.fields)) caller.give(response, ageMs, { kind: 'hit', ttlMs }, added);
-    else this.arrive(caller, variantKey(key, response.vary, caller.fields));
+    else this.#arriveAsVariant(caller, key, response.vary);
+  }
+
+  /** A variant is a key of its own, with material of its own. */
+  #arriveAsVariant(caller: Caller, key: string, vary: Vary): void {
+    caller.material = variantMaterial(caller.material, vary, caller.fields);
+    this.arrive(caller, variantKey(key, vary, caller.fields));
   }
 
   /** The API itself may know; of a process that is gone, somebody's repeat is what brings the question up. */
-  #unknown(caller: Caller | null, store: Store, key: string, flight: string): void {
-    if (caller !== null) this.#options.reconciler.unknown(caller, claimPolicyOf(caller), { store, key, flight });
+  #unknown(caller: Caller | null, store: Store, { key, material }: Flight, flight: string): void {
+    if (caller === null) return;
+    this.#options.reconciler.unknown(caller, claimPolicyOf(caller), { store, key, flight, material });
   }
 
   #bypass(caller: Caller, reason: BypassReason): void {

@@ -23,8 +23,8 @@ export type HandleOptions = {
   readonly rules: RuleTable;
   /** Upstream of requests that no rule matches; null: they get 404. */
   readonly unmatched: string | null;
-  /** Key of the digests (`store.secret`). */
-  readonly secret: string | null;
+  /** Keys of the digests (`store.secret`): the first is in use. */
+  readonly secrets: readonly string[];
   readonly flights: Flights;
   readonly turns: Turns;
   readonly upstreamOf: (name: string) => Upstream;
@@ -76,7 +76,7 @@ function hostProblem(httpVersion: string, hosts: readonly string[], target: Targ
 type Located = { readonly target: Target; readonly host: string; readonly params: ReadonlyMap<string, string> };
 
 async function keyed(caller: Caller, policy: KeyedPolicy, located: Located, options: HandleOptions): Promise<void> {
-  const { secret } = options;
+  const secret = options.secrets[0] ?? null;
   const viewNow = () => ({ method: caller.method, fields: caller.fields, content: caller.content, ...located });
   if (needsContent(policy) && !(await hasContent(caller, policy))) return;
   const key = keyOf(policy, viewNow(), secret);
@@ -87,6 +87,7 @@ async function keyed(caller: Caller, policy: KeyedPolicy, located: Located, opti
       caller.fingerprint = fingerprintOf(policy, viewNow(), secret);
     }
     caller.keyValue = key.value;
+    caller.material = key.material;
     return policy.kind === 'queue'
       ? options.turns.arrive(caller, policy, key.digest)
       : options.flights.arrive(caller, key.digest);

@@ -192,6 +192,7 @@ export class MemoryStore implements Store {
     return 'settled';
   }
 
+  // Nothing is sealed: whoever reads this memory has the secret and the requests too.
   async settleUnknown(key: string, flight: string, as: SettleAs): Promise<'settled' | 'absent'> {
     this.#assertOpen();
     const unknown = this.#unknownOf(key, flight, this.#now());
@@ -264,7 +265,8 @@ export class MemoryStore implements Store {
     return flight !== null && isOf(flight.origin, lease) ? flight : null;
   }
 
-  #lead({ key, flight, leaseMs, election, fingerprint, holdMs, route }: ClaimRequest, now: number): Lease {
+  #lead(request: ClaimRequest, now: number): Lease {
+    const { key, flight, leaseMs, election, fingerprint, holdMs, route, material } = request;
     this.#fence += 1;
     const fence = this.#fence;
     this.#flights.set(key, {
@@ -274,20 +276,21 @@ export class MemoryStore implements Store {
       uncollected: 0,
       callers: new Set(),
     });
-    return { key, flight, fence, leaseMs };
+    return { key, flight, fence, leaseMs, material };
   }
 
   #join(flight: Flight, request: ClaimRequest, now: number): ClaimResult {
     const { key, fence, startedAt, flight: id } = flight.origin;
+    const { material } = request;
     if (id === request.flight) {
       flight.leaseEndsAt = now + request.leaseMs;
-      return { kind: 'leader', lease: { key, flight: id, fence, leaseMs: request.leaseMs } };
+      return { kind: 'leader', lease: { key, flight: id, fence, leaseMs: request.leaseMs, material } };
     }
     if (request.join) flight.uncollected += 1;
     const leaseLeftMs = flight.leaseEndsAt - now;
     return {
       kind: 'follower',
-      flight: { key, flight: id, leaseLeftMs, ageMs: now - startedAt, election: flight.election },
+      flight: { key, flight: id, leaseLeftMs, ageMs: now - startedAt, election: flight.election, material },
     };
   }
 

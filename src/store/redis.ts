@@ -7,18 +7,20 @@
  * record holds, claim.lua says; of queues, queue.lua and redis-queue.ts.
  *
  * Invariants: each question is one script, so each answer is atomic; all times are the server's; a claim of which the
- * answer was lost is owed a release, paid by token as soon as the server answers, so that no key stays locked by nobody.
+ * answer was lost is owed a release, paid by token as soon as the server answers, so that no key stays locked by nobody;
+ * with a secret no response is given to the server but sealed, in records, results and pushes alike (frames.ts).
  */
 
-import type { ClaimResult, FlightRef, Held, Lease, Settlement, TakenKey } from '../core/claim.js';
+import type { ClaimResult, FlightRef, Held, KeyMaterial, Lease, Settlement, TakenKey } from '../core/claim.js';
 import { newFlightId } from '../core/claim.js';
-import { decodeSettlement, encodeSettlement } from './codec.js';
+import { Frames } from './frames.js';
 import type { WaitOptions } from './leases.js';
 import { type Answer, answered, heldOrLost, RedisLink, type ScriptedRedis, type StoreLog } from './redis-link.js';
 import { Owed } from './redis-owed.js';
 import { RedisQueue } from './redis-queue.js';
 import { recordPattern, takenAmong } from './redis-taken.js';
 import { type Looked, Waits } from './redis-waits.js';
+import type { SealedPlace } from './sealing.js';
 import {
   type ClaimRequest,
   type FlightStanding,
@@ -35,6 +37,8 @@ export type RedisStoreOptions = {
   readonly prefix?: string;
   /** The longest that a claim, a renewal or a release takes before it is `StoreUnavailable`. Default 250. */
   readonly commandTimeoutMs?: number;
+  /** What responses are sealed with: by the first, opened by all. Default: none, and nothing is sealed. */
+  readonly secrets?: readonly string[];
   /** Names this process's channel; unique among all gateways. Default: random. */
   readonly processId?: string;
   /** Told about outages. Default: nobody is. */
@@ -67,6 +71,7 @@ export class RedisStore implements Store {
   readonly #process: string;
   readonly #timeoutMs: number;
   readonly #log: StoreLog;
+  readonly #frames: Frames;
   readonly #commands: RedisLink;
   readonly #pushes: RedisLink;
   /** Large frames have a connection of their own, so that no small question waits behind them. */
@@ -88,11 +93,13 @@ export class RedisStore implements Store {
     this.#process = options.processId ?? newFlightId();
     this.#timeoutMs = options.commandTimeoutMs ?? 250;
     this.#log = options.log ?? (() => {});
+    this.#frames = new Frames(options.secrets ?? []);
     const link = { url: options.url, commandTimeoutMs: this.#timeoutMs, log: this.#log };
     this.#waits = new Waits({
       look: (flight) => this.#look(flight),
       withdraw: (flight, registration) => this.#withdraw(flight, registration),
       onLostPush: () => this.#checkPushes(),
+      decode: (frame, flight) => this.#frames.decode(frame, flight),
       log: this.#log,
     });
     this.#commands = new RedisLink(
@@ -129,7 +136,7 @@ export class RedisStore implements Store {
   }
 
   async claim(request: ClaimRequest): Promise<ClaimResult> {
-    const { key, flight, leaseMs, election, join } = request;
+    const { key, flight, leaseMs, election, join, material } = request;
     // Asked again, so it is wanted again.
     this.#owed.cancel(flight);
     let registration = 0;
@@ -157,14 +164,14 @@ export class RedisStore implements Store {
     const reply = answered(answer) as readonly [Buffer, ...(Buffer | number)[]];
     switch (String(reply[0])) {
       case 'L':
-        return { kind: 'leader', lease: { key, flight, fence: Number(reply[1]), leaseMs } };
+        return { kind: 'leader', lease: { key, flight, fence: Number(reply[1]), leaseMs, material } };
       case 'F':
         if (join) this.#waits.joined(String(reply[1]), registration);
-        return { kind: 'follower', flight: followed(key, reply) };
+        return { kind: 'follower', flight: followed(request, reply) };
       case 'S':
         return (reply[5] as number) > INLINE_BYTES
           ? this.#fetchStored(request, reply)
-          : stored(reply, reply[2] as Buffer);
+          : this.#stored(request, reply, reply[2] as Buffer);
       case 'X':
         return { kind: 'late' };
       case 'M':
@@ -182,7 +189,23 @@ export class RedisStore implements Store {
     const [flight, frame] = answered(await this.#askBulk(fetch, reply[5] as number)) as (Buffer | null)[];
     // Expired or replaced since: the key has a new answer.
     if (frame == null || String(flight) !== String(reply[1])) return this.claim(request);
-    return stored(reply, frame);
+    return this.#stored(request, reply, frame);
+  }
+
+  #stored({ key, material }: ClaimRequest, reply: readonly (Buffer | number)[], frame: Buffer): ClaimResult {
+    const [, id, , ageMs, ttlMs] = reply;
+    const flight = String(id);
+    let settlement: Settlement;
+    try {
+      settlement = this.#frames.decode(frame, { key, flight, material });
+    } catch (cause) {
+      this.#log('warn', 'kept response cannot be read', { error: (cause as Error).message });
+      throw new StoreUnavailable('the kept response cannot be read', { cause });
+    }
+    if (settlement.kind !== 'response' && settlement.kind !== 'not-kept') {
+      throw new StoreUnavailable('what is kept is not a response');
+    }
+    return { kind: 'stored', flight, ended: settlement, ageMs: ageMs as number, ttlMs: ttlMs as number };
   }
 
   async #askBulk<T>(run: (client: ScriptedRedis) => Promise<T>, bytes: number): Promise<Answer<T>> {
@@ -203,8 +226,9 @@ export class RedisStore implements Store {
     return answered(answer) === 1 ? 'held' : 'lost';
   }
 
-  async complete({ key, flight, fence }: Lease, settlement: Settlement, keepMs: number): Promise<Held> {
-    const frame = encodeSettlement(settlement);
+  async complete(lease: Lease, settlement: Settlement, keepMs: number): Promise<Held> {
+    const { key, flight, fence } = lease;
+    const frame = this.#frames.encode(settlement, lease);
     const run = (client: ScriptedRedis) =>
       client.oneflightCompleteBuffer(
         this.#record(key),
@@ -249,24 +273,25 @@ export class RedisStore implements Store {
         await this.#commands.ask((client) => client.hget(this.#record(key), 'f'), this.#timeoutMs),
       );
       if (flight === null) return as.kind === 'free' ? this.queue.free(key) : 'absent';
-      const settled = await this.#settleFlight(key, flight, as, 'any');
+      const settled = await this.#settleFlight({ key, flight, material: null }, as, 'any');
       if (settled !== 'other') return settled;
     }
     throw new StoreUnavailable('the key changed hands again and again');
   }
 
-  async settleUnknown(key: string, flight: string, as: SettleAs): Promise<'settled' | 'absent'> {
-    return (await this.#settleFlight(key, flight, as, 'unknown')) === 'settled' ? 'settled' : 'absent';
+  async settleUnknown(key: string, flight: string, as: SettleAs, material: KeyMaterial): Promise<'settled' | 'absent'> {
+    const settled = await this.#settleFlight({ key, flight, material }, as, 'unknown');
+    return settled === 'settled' ? 'settled' : 'absent';
   }
 
   /** `other`: not this flight has the key by now, or not in that state. */
   async #settleFlight(
-    key: string,
-    flight: string,
+    place: SealedPlace,
     as: SettleAs,
     only: 'any' | 'unknown',
   ): Promise<'settled' | 'absent' | 'other'> {
-    const frame = as.kind === 'free' ? NOTHING : encodeSettlement(as);
+    const { key, flight } = place;
+    const frame = as.kind === 'free' ? NOTHING : this.#frames.encode(as, place);
     const answer = await this.#commands.ask(
       (client) =>
         client.oneflightSettleBuffer(
@@ -478,25 +503,16 @@ function isKept({ kind }: Settlement): boolean {
   return kind === 'response' || kind === 'not-kept' || kind === 'unknown';
 }
 
-function followed(key: string, [, flight, leaseLeftMs, ageMs, election]: readonly (Buffer | number)[]): FlightRef {
+function followed(
+  { key, material }: ClaimRequest,
+  [, flight, leaseLeftMs, ageMs, election]: readonly (Buffer | number)[],
+): FlightRef {
   return {
     key,
     flight: String(flight),
     leaseLeftMs: Math.max(0, leaseLeftMs as number),
     ageMs: ageMs as number,
     election: election as number,
+    material,
   };
-}
-
-function stored([, flight, , ageMs, ttlMs]: readonly (Buffer | number)[], frame: Buffer): ClaimResult {
-  let settlement: Settlement;
-  try {
-    settlement = decodeSettlement(frame);
-  } catch (cause) {
-    throw new StoreUnavailable('the kept response cannot be read', { cause });
-  }
-  if (settlement.kind !== 'response' && settlement.kind !== 'not-kept') {
-    throw new StoreUnavailable('what is kept is not a response');
-  }
-  return { kind: 'stored', flight: String(flight), ended: settlement, ageMs: ageMs as number, ttlMs: ttlMs as number };
 }
