@@ -60,7 +60,14 @@ export type ClaimResult =
   /** Somebody was elected after the flight that the asker followed, and that leader's flight is over as well. */
   | { readonly kind: 'late' }
   /** A flight of which nobody knows what became holds the key, until it is settled or `ttlMs` is over. */
-  | { readonly kind: 'unknown'; readonly flight: string; readonly ttlMs: number };
+  | {
+      readonly kind: 'unknown';
+      /** The name under which it has the key, and what goes with it. */
+      readonly key: string;
+      readonly material: KeyMaterial;
+      readonly flight: string;
+      readonly ttlMs: number;
+    };
 
 /** What a key can be kept with: the response, or the mere fact that there was one. */
 export type Ended =

@@ -5,10 +5,10 @@
  * one timer serves all of them.
  */
 
-import type { FlightRef, KeyMaterial } from '../core/claim.js';
+import type { FlightRef } from '../core/claim.js';
 import { waitOf } from '../core/policy.js';
 import type { ClaimPolicy } from '../core/rule.js';
-import type { Caller } from './caller.js';
+import type { Caller, KeyNames } from './caller.js';
 import type { Leading } from './leading.js';
 import type { Recording } from './recording.js';
 
@@ -33,8 +33,7 @@ export type FlightListener = {
 export class Flight {
   readonly key: string;
   readonly id: string;
-  /** What the key's contents are sealed with. */
-  readonly material: KeyMaterial;
+  readonly names: KeyNames;
   /** What a duplicate must equal; empty: its key says enough. */
   readonly fingerprint: string;
   /** Name of the opener's rule. */
@@ -57,7 +56,7 @@ export class Flight {
   constructor(
     key: string,
     id: string,
-    material: KeyMaterial,
+    names: KeyNames,
     fingerprint: string,
     route: string,
     policy: ClaimPolicy,
@@ -67,7 +66,7 @@ export class Flight {
   ) {
     this.key = key;
     this.id = id;
-    this.material = material;
+    this.names = names;
     this.fingerprint = fingerprint;
     this.route = route;
     this.policy = policy;

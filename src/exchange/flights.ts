@@ -58,7 +58,7 @@ export class Flights {
     const flight = new Flight(
       key,
       this.#options.newFlightId(),
-      caller.material,
+      caller.names,
       fingerprint,
       caller.route,
       policy,
@@ -118,12 +118,12 @@ export class Flights {
   }
 
   async #claim(flight: Flight): Promise<void> {
-    const { key, policy, election, fingerprint, material } = flight;
+    const { key, policy, election, fingerprint } = flight;
     const request = {
       key,
       flight: flight.id,
       fingerprint,
-      material,
+      ...flight.names,
       route: flight.route,
       leaseMs: policy.leaseMs,
       holdMs: policy.unknownForMs,
@@ -142,7 +142,7 @@ export class Flights {
       store = this.#options.local;
       claim = await store.claim(request);
     }
-    if (claim.kind === 'unknown') this.#unknown(flight.first(), store, flight, claim.flight);
+    if (claim.kind === 'unknown') this.#unknown(flight.first(), store, claim);
     this.#carryOut(flight, store, decide(policy, claim), claimedAtMs);
   }
 
@@ -187,7 +187,7 @@ export class Flights {
         close: () => this.#close(flight),
         conclude: (settlement) => this.#conclude(flight, settlement),
         stream: (recording) => this.#stream(flight, recording),
-        unknown: () => this.#unknown(caller, store, flight, lease.flight),
+        unknown: () => this.#unknown(caller, store, lease),
       },
     });
     flight.state = { kind: 'leading', leading };
@@ -274,14 +274,23 @@ export class Flights {
     else this.#arriveAsVariant(caller, key, response.vary);
   }
 
-  /** A variant is a key of its own, with material of its own. */
+  /** A variant is a key of its own, with names and material of its own. */
   #arriveAsVariant(caller: Caller, key: string, vary: Vary): void {
-    caller.material = variantMaterial(caller.material, vary, caller.fields);
-    this.arrive(caller, variantKey(key, vary, caller.fields));
+    const { fields, names } = caller;
+    caller.names = {
+      material: variantMaterial(names.material, vary, fields),
+      others: names.others.map(({ key, material, fingerprint }) => ({
+        key: variantKey(key, vary, fields),
+        material: variantMaterial(material, vary, fields),
+        fingerprint,
+      })),
+    };
+    this.arrive(caller, variantKey(key, vary, fields));
   }
 
   /** The API itself may know; of a process that is gone, somebody's repeat is what brings the question up. */
-  #unknown(caller: Caller | null, store: Store, { key, material }: Flight, flight: string): void {
+  #unknown(caller: Caller | null, store: Store, unknown: Pick<Lease, 'key' | 'flight' | 'material'>): void {
+    const { key, flight, material } = unknown;
     if (caller === null) return;
     this.#options.reconciler.unknown(caller, claimPolicyOf(caller), { store, key, flight, material });
   }

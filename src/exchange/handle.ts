@@ -5,12 +5,13 @@
 
 import { fieldLines } from '../core/field-lines.js';
 import { fingerprintNeedsContent, fingerprintOf } from '../core/fingerprint.js';
-import { keyOf, needsContent } from '../core/key.js';
+import { keyOf, needsContent, type RequestView } from '../core/key.js';
 import { matchRule, type RuleTable } from '../core/match.js';
 import type { ProblemCode } from '../core/outcome.js';
 import type { KeyedPolicy } from '../core/rule.js';
 import { parseTarget, type Target } from '../core/target.js';
 
+import type { OtherName } from '../store/store.js';
 import type { Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
 import { readContent } from './content.js';
@@ -87,7 +88,7 @@ async function keyed(caller: Caller, policy: KeyedPolicy, located: Located, opti
       caller.fingerprint = fingerprintOf(policy, viewNow(), secret);
     }
     caller.keyValue = key.value;
-    caller.material = key.material;
+    caller.names = { material: key.material, others: otherNames(caller, policy, viewNow(), options.secrets) };
     return policy.kind === 'queue'
       ? options.turns.arrive(caller, policy, key.digest)
       : options.flights.arrive(caller, key.digest);
@@ -98,6 +99,21 @@ async function keyed(caller: Caller, policy: KeyedPolicy, located: Located, opti
   const believed = key.kind === 'malformed' && policy.kind === 'replay';
   if (policy.onMissingKey === 'reject' || believed) return caller.refuse(reason, { detail: `Key part "${key.part}".` });
   bypass(caller, options.upstreamOf(caller.upstream), reason, options.observer);
+}
+
+/** What gateways call the key whose first secret is another one of the list. */
+function otherNames(
+  { fingerprint }: Caller,
+  policy: KeyedPolicy,
+  view: RequestView,
+  [, ...others]: readonly string[],
+): OtherName[] {
+  return others.flatMap((secret) => {
+    const key = keyOf(policy, view, secret);
+    if (key.kind !== 'key') return [];
+    const same = policy.kind === 'replay' ? fingerprintOf(policy, view, secret) : fingerprint;
+    return [{ key: key.digest, material: key.material, fingerprint: same }];
+  });
 }
 
 /** Reads the whole content, once; false when the request is over because that cannot be done. */

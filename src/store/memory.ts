@@ -9,7 +9,7 @@
  */
 
 import { performance } from 'node:perf_hooks';
-import type { ClaimResult, Ended, FlightRef, Held, Lease, Settlement, TakenKey } from '../core/claim.js';
+import type { ClaimResult, Ended, FlightRef, Held, KeyMaterial, Lease, Settlement, TakenKey } from '../core/claim.js';
 import type { SharedResponse } from '../core/sharing.js';
 import type { WaitOptions } from './leases.js';
 import { MemoryQueue } from './memory-queue.js';
@@ -112,6 +112,7 @@ export class MemoryStore implements Store {
     this.queue = new MemoryQueue(this.#now);
   }
 
+  /** Nobody else has this memory, so that no key has another name here. */
   async claim(request: ClaimRequest): Promise<ClaimResult> {
     this.#assertOpen();
     const now = this.#now();
@@ -122,7 +123,7 @@ export class MemoryStore implements Store {
       return { kind: 'mismatch' };
     }
     if (flight !== null) return this.#join(flight, request, now);
-    if (past !== null) return this.#repeat(past, now);
+    if (past !== null) return this.#repeat(past, request.material, now);
     if (request.after !== '') {
       if (this.#elected.has(request.after)) return { kind: 'late' };
       this.#elected.set(request.after, now + ELECTION_MS);
@@ -303,11 +304,11 @@ export class MemoryStore implements Store {
     return null;
   }
 
-  #repeat(past: Kept | Fact, now: number): ClaimResult {
+  #repeat(past: Kept | Fact, material: KeyMaterial, now: number): ClaimResult {
     const { ended, endedAt, expiresAt, origin } = past;
     const { key, flight } = origin;
     const ttlMs = expiresAt - now;
-    if (ended.kind === 'unknown') return { kind: 'unknown', flight, ttlMs };
+    if (ended.kind === 'unknown') return { kind: 'unknown', key, material, flight, ttlMs };
     if ('bytes' in past) {
       this.#kept.delete(key);
       this.#kept.set(key, past);

@@ -20,6 +20,7 @@ import { Owed } from './redis-owed.js';
 import { RedisQueue } from './redis-queue.js';
 import { recordPattern, takenAmong } from './redis-taken.js';
 import { type Looked, Waits } from './redis-waits.js';
+import { claimUnderAllNames, type Looked as LookedAt } from './rotation.js';
 import type { SealedPlace } from './sealing.js';
 import {
   type ClaimRequest,
@@ -135,10 +136,20 @@ export class RedisStore implements Store {
     });
   }
 
-  async claim(request: ClaimRequest): Promise<ClaimResult> {
+  claim(request: ClaimRequest): Promise<ClaimResult> {
+    return claimUnderAllNames(request, {
+      claim: async (asked) => {
+        // Asked again, so it is wanted again.
+        this.#owed.cancel(asked.flight);
+        return claimed(await this.#claim(asked, 'take'));
+      },
+      look: (asked) => this.#claim(asked, 'look'),
+      giveBack: (lease, election) => this.#giveBack(lease, election),
+    });
+  }
+
+  async #claim(request: ClaimRequest, how: 'take' | 'look'): Promise<LookedAt> {
     const { key, flight, leaseMs, election, join, material } = request;
-    // Asked again, so it is wanted again.
-    this.#owed.cancel(flight);
     let registration = 0;
     const answer = await this.#commands.ask((client) => {
       registration = this.#nextRegistration();
@@ -158,9 +169,10 @@ export class RedisStore implements Store {
         request.after,
         ELECTION_MS,
         INLINE_BYTES,
+        how === 'take' ? '1' : '',
       );
     }, this.#timeoutMs);
-    if (answer.kind === 'uncertain') this.#owe(key, flight);
+    if (answer.kind === 'uncertain' && how === 'take') this.#owe(key, flight);
     const reply = answered(answer) as readonly [Buffer, ...(Buffer | number)[]];
     switch (String(reply[0])) {
       case 'L':
@@ -170,25 +182,40 @@ export class RedisStore implements Store {
         return { kind: 'follower', flight: followed(request, reply) };
       case 'S':
         return (reply[5] as number) > INLINE_BYTES
-          ? this.#fetchStored(request, reply)
+          ? this.#fetchStored(request, how, reply)
           : this.#stored(request, reply, reply[2] as Buffer);
       case 'X':
         return { kind: 'late' };
       case 'M':
         return { kind: 'mismatch' };
       case 'U':
-        return { kind: 'unknown', flight: String(reply[1]), ttlMs: reply[2] as number };
+        return { kind: 'unknown', key, material, flight: String(reply[1]), ttlMs: reply[2] as number };
+      case 'N':
+        return { kind: 'free' };
       default:
         throw new StoreUnavailable('the flight was given up after an outage; ask with a new flight id');
     }
   }
 
+  /** Whoever joined meanwhile asks again. */
+  async #giveBack(lease: Lease, election: number): Promise<void> {
+    try {
+      await this.complete(lease, { kind: 'withdrawn', election }, 0);
+    } catch {
+      this.#owe(lease.key, lease.flight);
+    }
+  }
+
   /** The frame of a kept response that is too large for a reply among small ones. */
-  async #fetchStored(request: ClaimRequest, reply: readonly (Buffer | number)[]): Promise<ClaimResult> {
+  async #fetchStored(
+    request: ClaimRequest,
+    how: 'take' | 'look',
+    reply: readonly (Buffer | number)[],
+  ): Promise<LookedAt> {
     const fetch = (client: ScriptedRedis) => client.hmgetBuffer(this.#record(request.key), 'f', 'b');
     const [flight, frame] = answered(await this.#askBulk(fetch, reply[5] as number)) as (Buffer | null)[];
     // Expired or replaced since: the key has a new answer.
-    if (frame == null || String(flight) !== String(reply[1])) return this.claim(request);
+    if (frame == null || String(flight) !== String(reply[1])) return this.#claim(request, how);
     return this.#stored(request, reply, frame);
   }
 
@@ -492,6 +519,12 @@ export class RedisStore implements Store {
   #channel(process: string): string {
     return `${this.#prefix}:p:${process}`;
   }
+}
+
+/** A claim takes what is free. */
+function claimed(looked: LookedAt): ClaimResult {
+  if (looked.kind === 'free') throw new Error('a free key was not taken');
+  return looked;
 }
 
 function wholeMs(ms: number): number {

@@ -3,6 +3,7 @@
  *
  * Guarantees that every adapter gives, proved by test/store/contract.ts:
  * - One leader a key: of any number of claims on a free key, in any number of processes, exactly one answers `leader`.
+ * - Nor do two processes lead under two names of one key, if each has the other's name among its `others`.
  * - A claim repeated with the same flight id answers `leader` again with the same fence: a lost reply never locks its
  *   own owner out.
  * - Compare, then act, atomically: `renew`, `complete` and `release` compare key, flight and fence; a lease that was
@@ -30,6 +31,9 @@ import type { SharedResponse } from '../core/sharing.js';
 import type { Leases, WaitOptions } from './leases.js';
 import type { Queue } from './queue.js';
 
+/** What a key is called by a secret that is in rotation, and what goes with that name. */
+export type OtherName = Pick<ClaimRequest, 'key' | 'material' | 'fingerprint'>;
+
 export type ClaimRequest = {
   readonly key: string;
   /** The asker's own random flight id, made with `newFlightId`; a new one after `StoreUnavailable`. */
@@ -50,6 +54,11 @@ export type ClaimRequest = {
   readonly route: string;
   /** What the key's contents are sealed with, where the store is one that others can read. It is not given to the store itself. */
   readonly material: KeyMaterial;
+  /**
+   * Names that other processes may have for the key: it is free only if it is free under each of them. What is found under
+   * one of them is answered by that name.
+   */
+  readonly others: readonly OtherName[];
   /** Whether the asker will wait for the flight if it is somebody else's: it is then registered for the wake-up. */
   readonly join: boolean;
 };

@@ -36,7 +36,7 @@ t.test('replay refuses what is under way, what differs, what is held and what wa
   t.same(decide(replayPolicy(), follower), { kind: 'reject', flight });
   t.same(decide(waiting, follower), { kind: 'wait', flight });
   t.same(decide(replayPolicy(), { kind: 'mismatch' }), { kind: 'refuse', code: 'key-reused' });
-  t.same(decide(replayPolicy(), { kind: 'unknown', flight: 'f', ttlMs: 1 }), {
+  t.same(decide(replayPolicy(), { kind: 'unknown', key: 'k', material: null, flight: 'f', ttlMs: 1 }), {
     kind: 'refuse',
     code: 'outcome-unknown',
   });

@@ -57,6 +57,7 @@ export function claim(store: Store, ask: Ask): Promise<ClaimResult> {
     holdMs: 0,
     route: 'route',
     material: materialFor(ask.key),
+    others: [],
     join: true,
     ...ask,
   });
