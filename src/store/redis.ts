@@ -15,6 +15,8 @@ import type { ClaimResult, FlightRef, Held, KeyMaterial, Lease, Settlement, Take
 import { newFlightId } from '../core/claim.js';
 import { Frames } from './frames.js';
 import type { WaitOptions } from './leases.js';
+import { NamedQueue } from './named-queue.js';
+import type { Queue } from './queue.js';
 import { type Answer, answered, heldOrLost, RedisLink, type ScriptedRedis, type StoreLog } from './redis-link.js';
 import { Owed } from './redis-owed.js';
 import { RedisQueue } from './redis-queue.js';
@@ -80,7 +82,8 @@ export class RedisStore implements Store {
   /** Bytes of large frames under way: each is given the time that all of them take. */
   #bulkBytes = 0;
   readonly #waits: Waits;
-  readonly queue: RedisQueue;
+  readonly queue: Queue;
+  readonly #turns: RedisQueue;
   /** Claims that may have been executed without an answer, and releases that were not answered. */
   readonly #owed = new Owed();
   /** Numbers the questions that may register this process as a waiter, in the order in which they are sent. */
@@ -124,9 +127,9 @@ export class RedisStore implements Store {
       () => this.#waits.deaf(),
     );
     this.#pushes.client.on('messageBuffer', (_channel: Buffer, message: Buffer) => {
-      if (!this.queue.push(message)) this.#waits.push(message);
+      if (!this.#turns.push(message)) this.#waits.push(message);
     });
-    this.queue = new RedisQueue({
+    this.#turns = new RedisQueue({
       ask: (run) => this.#commands.ask(run, this.#timeoutMs),
       owed: this.#owed,
       recordOf: (key) => this.#record(key),
@@ -134,6 +137,7 @@ export class RedisStore implements Store {
       channels: this.#channel(''),
       process: this.#process,
     });
+    this.queue = new NamedQueue(this.#turns);
   }
 
   claim(request: ClaimRequest): Promise<ClaimResult> {
@@ -299,7 +303,7 @@ export class RedisStore implements Store {
       const flight = answered(
         await this.#commands.ask((client) => client.hget(this.#record(key), 'f'), this.#timeoutMs),
       );
-      if (flight === null) return as.kind === 'free' ? this.queue.free(key) : 'absent';
+      if (flight === null) return as.kind === 'free' ? this.#turns.free(key) : 'absent';
       const settled = await this.#settleFlight({ key, flight, material: null }, as, 'any');
       if (settled !== 'other') return settled;
     }
@@ -387,7 +391,7 @@ export class RedisStore implements Store {
   async close(): Promise<void> {
     this.#closed = true;
     this.#owed.close();
-    this.queue.close();
+    this.#turns.close();
     this.#waits.close(new StoreUnavailable('the store is closed'));
     this.#commands.close();
     this.#bulk.close();
@@ -405,7 +409,7 @@ export class RedisStore implements Store {
     const answer = await this.#pushes.ask((client) => client.subscribe(this.#channel(this.#process)), this.#timeoutMs);
     if (answer.kind === 'answered') {
       this.#waits.listening();
-      this.queue.listening();
+      this.#turns.listening();
     } else if (!this.#closed) {
       this.#pushes.drop();
     }

@@ -3,7 +3,7 @@
 import t, { type Test } from 'tap';
 import { burst } from '../support/client.js';
 import { HIT, isProblem, problemOf } from '../support/expect.js';
-import { eventually } from '../support/gate.js';
+import { delay, eventually } from '../support/gate.js';
 import { configOf, type Gateway, startGateways } from '../support/gateway.js';
 import { type RedisServer, startRedis } from '../support/redis.js';
 import { type StubUpstream, startUpstream } from '../support/upstream.js';
@@ -30,7 +30,12 @@ const ROUTES = `
   - name: button
     match: { path: /button/* }
     policy: reject
-    key: [ { request: path } ]`;
+    key: [ { request: path } ]
+  - name: stock
+    match: { path: /stock/* }
+    policy: queue
+    key: [ { request: path } ]
+    wait: { max: 20s, poll: 15s }`;
 
 async function gatewaysOf(t: Test, redis: RedisServer, upstream: StubUpstream, steps: readonly (readonly string[])[]) {
   const started = steps.map((secrets) => {
@@ -66,6 +71,26 @@ for (const [index, before] of STEPS.slice(0, -1).entries()) {
         t.equal(upstream.count(`/${rule}/0`), 1);
       });
     }
+
+    await t.test('stock: requests that reach both go one after the other', async (t) => {
+      for (const i of paths.slice(0, 10)) {
+        const path = `/stock/${i}`;
+        let [now, most] = [0, 0];
+        upstream.on(path, async (call) => {
+          now += 1;
+          most = Math.max(most, now);
+          // Long enough for another one to be sent.
+          await delay(20);
+          now -= 1;
+          call.answer({ content: 'done' });
+        });
+        const all = await burst(8, (n) => post(gateways[(n + i) % 2]!, path));
+        if (all.some((one) => one.status !== 200)) t.fail(`${path}: ${all.map((one) => one.status).join()}`);
+        if (most !== 1) t.fail(`${path}: ${most} at once`);
+        if (upstream.count(path) !== 8) t.fail(`${path}: ${upstream.count(path)} calls`);
+      }
+      t.equal(upstream.count('/stock/0'), 8);
+    });
 
     await t.test('button: while one is under way, all others are refused', async (t) => {
       for (const i of paths) {

@@ -1,13 +1,16 @@
 /** Two gateways that call one key differently, because their lists of secrets differ in order: one of them leads. */
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { type ClaimResult, newFlightId } from '../../src/core/claim.js';
+import type { PlaceRequest } from '../../src/store/queue.js';
 import { RedisStore } from '../../src/store/redis.js';
 import { claimUnderAllNames, type Looked, type RotationOptions } from '../../src/store/rotation.js';
 import { type ClaimRequest, type Store, StoreUnavailable } from '../../src/store/store.js';
 import { Gate } from '../support/gate.js';
 import { startRedis } from '../support/redis.js';
 import { claim, lead, materialFor, newKey, responseWith, settled } from './contract.js';
+import { ended, enter, giveBack, turnAtOnce, turnOf } from './queue-contract.js';
 
 const redis = await startRedis();
 t.teardown(() => redis.stop());
@@ -184,4 +187,48 @@ t.test('a claim after which nobody could look is given back', async (t) => {
   const look = () => Promise.reject(new StoreUnavailable('away'));
   await t.rejects(claimUnderAllNames(request('a', 'b'), { ...options, look }), StoreUnavailable);
   t.equal(held.size, 0);
+});
+
+const enterBy = (store: Store, key: string, index: number, change: Partial<PlaceRequest> = {}) => {
+  const { key: own, others } = named(key, index);
+  return enter(store, { key: own, otherKeys: others.map((other) => other.key), ...change });
+};
+
+t.test('a turn is had under both names, and handed on by either order', async (t) => {
+  const key = newKey();
+  const first = await enterBy(a, key, 0);
+  if (first.kind !== 'turn') throw new Error(first.kind);
+  for (const name of ['old', 'new']) t.equal((await enter(b, { key: `${name} ${key}`, maxQueue: 0 })).kind, 'full');
+  const entered = await enterBy(b, key, 1);
+  if (entered.kind !== 'queued') throw new Error(entered.kind);
+  const next = turnOf(b, entered.place);
+  t.equal(await a.queue.renew(first.lease), 'held');
+  t.equal(await a.queue.release(first.lease, { unlessAwaited: false }), 'held');
+  const { lease } = await next;
+  t.ok(lease.fence > first.lease.fence, 'the fence grows');
+  t.equal(await a.queue.renew(first.lease), 'lost');
+  t.equal(await b.queue.complete(lease, { kind: 'unknown', election: 0 }, 60_000), 'held');
+  t.equal((await enterBy(a, key, 0)).kind, 'unknown', 'what is held is so under both');
+});
+
+t.test('what is had already is renewed while the other one is waited for, and given back by who leaves', async (t) => {
+  const key = newKey();
+  // Names are taken in their order: the first is had at once, the second is somebody's who knows no other.
+  const other = await turnAtOnce(a, { key: `old ${key}` });
+  const entered = await enterBy(b, key, 1, { leaseMs: 600 });
+  if (entered.kind !== 'queued') throw new Error(entered.kind);
+  const wait = turnOf(b, entered.place, 5_000);
+  await sleep(1_500);
+  t.equal((await enter(a, { key: `new ${key}`, maxQueue: 0 })).kind, 'full', 'held beyond its first lease');
+  await giveBack(a, other);
+  const { lease } = await wait;
+  t.equal(await b.queue.release(lease, { unlessAwaited: false }), 'held');
+
+  const again = await turnAtOnce(a, { key: `old ${key}` });
+  const left = await enterBy(b, key, 1);
+  if (left.kind !== 'queued') throw new Error(left.kind);
+  await t.rejects(ended(b, left.place, 50), /no turn/);
+  t.equal((await enter(a, { key: `new ${key}` })).kind, 'turn');
+  await giveBack(a, again);
+  t.equal((await enter(a, { key: `old ${key}` })).kind, 'turn', 'and no place is left behind');
 });
