@@ -113,6 +113,20 @@ t.test('who is elected after a flight is so under every name', async (t) => {
   t.equal((await claim(b, named(key, 1))).kind, 'leader', 'and its own name was given back');
 });
 
+t.test('a turn that was lost while the other one was waited for is no turn', async (t) => {
+  const key = newKey();
+  const other = await turnAtOnce(a, { key: `old ${key}` });
+  const entered = await enterBy(b, key, 1, { leaseMs: 300 });
+  if (entered.kind !== 'queued') throw new Error(entered.kind);
+  const wait = ended(b, entered.place, 5_000);
+  wait.catch(() => {});
+  t.equal(await a.settle(`new ${key}`, { kind: 'free' }), 'settled');
+  await sleep(500);
+  await giveBack(a, other);
+  await t.rejects(wait, StoreUnavailable);
+  for (const name of ['old', 'new']) await turnAtOnce(a, { key: `${name} ${key}` });
+});
+
 function contentOf(result: ClaimResult): string {
   if (result.kind !== 'stored' || result.ended.kind !== 'response') throw new Error(result.kind);
   return String(result.ended.response.content);
