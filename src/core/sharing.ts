@@ -115,11 +115,13 @@ export function varyMatches(vary: Vary, requestFields: readonly string[]): boole
 
 /**
  * Key of the variant that a request selects when a response's `Vary` speaks against sharing it: whoever has the same
- * values of those fields shares among themselves.
+ * values of those fields shares among themselves. Keyed by the material where there is one: who knows the key's digest
+ * must not be able to try out values.
  */
-export function variantKey(key: string, vary: Vary, requestFields: readonly string[]): string {
+export function variantKey(key: string, material: KeyMaterial, vary: Vary, requestFields: readonly string[]): string {
   const selected = varyDigest(vary.names, requestFields);
-  return createHash('sha256').update(`variant ${key.length}:${key} ${selected}`).digest('base64url');
+  const hash = material === null ? createHash('sha256') : createHmac('sha256', material);
+  return hash.update(`variant ${key.length}:${key} ${selected}`).digest('base64url');
 }
 
 /** The variant's own material, derived from that of its key. */

@@ -280,12 +280,12 @@ export class Flights {
     caller.names = {
       material: variantMaterial(names.material, vary, fields),
       others: names.others.map(({ key, material, fingerprint }) => ({
-        key: variantKey(key, vary, fields),
+        key: variantKey(key, material, vary, fields),
         material: variantMaterial(material, vary, fields),
         fingerprint,
       })),
     };
-    this.arrive(caller, variantKey(key, vary, fields));
+    this.arrive(caller, variantKey(key, names.material, vary, fields));
   }
 
   /** The API itself may know; of a process that is gone, somebody's repeat is what brings the question up. */
