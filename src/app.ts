@@ -60,7 +60,7 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
   const handling = {
     rules: compileRules(config.rules),
     unmatched: config.unmatched.kind === 'upstream' ? config.unmatched.name : null,
-    secret: config.store.secret,
+    secrets: config.store.secrets,
     flights,
     turns,
     upstreamOf,
@@ -139,11 +139,12 @@ function keepMsOfRule(rule: Rule | undefined): number | null {
 
 function openableStore(config: StoreConfig, local: MemoryStore, log: Logger): Store {
   if (config.kind === 'memory') return local;
-  const { url, prefix, commandTimeoutMs } = config;
+  const { url, prefix, commandTimeoutMs, secrets } = config;
   return new RedisStore({
     url,
     prefix,
     commandTimeoutMs,
+    secrets,
     log: (level, message, fields) => log[level](fields, message),
   });
 }

@@ -56,7 +56,7 @@ export function demoConfig({ host, port, upstream }: { host: string; port: numbe
   return {
     listen: { host, port },
     admin: { kind: 'off' },
-    store: { kind: 'memory', maxMemoryBytes: 16_777_216, secret: null },
+    store: { kind: 'memory', maxMemoryBytes: 16_777_216, secrets: [] },
     upstreams: new Map([
       [
         'api',

@@ -21,7 +21,7 @@ export type AdminConfig =
   | { readonly kind: 'on'; readonly host: string; readonly port: number; readonly token: string | null };
 
 export type StoreConfig =
-  | { readonly kind: 'memory'; readonly maxMemoryBytes: number; readonly secret: string | null }
+  | { readonly kind: 'memory'; readonly maxMemoryBytes: number; readonly secrets: readonly string[] }
   | {
       readonly kind: 'redis';
       /** `redis://` or `rediss://`, with user, password and database where needed. */
@@ -32,7 +32,8 @@ export type StoreConfig =
       readonly commandTimeoutMs: number;
       /** Bound of the in-process store that `onStoreDown: local` falls back to. */
       readonly maxMemoryBytes: number;
-      readonly secret: string | null;
+      /** The first is in use; those behind it were, or will be. Empty: nothing is hidden or sealed. */
+      readonly secrets: readonly string[];
     };
 
 export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';

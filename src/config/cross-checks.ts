@@ -17,7 +17,7 @@ import { nearest } from './suggest.js';
 
 /** Checks fields against each other. */
 export function crossCheck(draft: ConfigDraft, root: Located): Fault[] {
-  const faults = [...listenerFaults(draft, root)];
+  const faults = [...listenerFaults(draft, root), ...secretFaults(draft, root)];
   const upstreams = draft.upstreams === undefined ? null : Object.keys(draft.upstreams);
   if (typeof draft.unmatched === 'string') {
     faults.push(...upstreamFaults(draft.unmatched, upstreams, ['unmatched'], root));
@@ -56,6 +56,18 @@ function listenerFaults(draft: ConfigDraft, root: Located): Fault[] {
     faults.push(faultAt(root, place, 'different ports for listen and admin', { got: `${port} for both` }));
   }
   return faults;
+}
+
+/** A secret that stands twice was to be another one. */
+function secretFaults({ store }: ConfigDraft, root: Located): Fault[] {
+  const secrets = store?.secret;
+  if (!Array.isArray(secrets)) return [];
+  return secrets.flatMap((secret, index) => {
+    const first = secrets.indexOf(secret);
+    if (secret === undefined || first === index) return [];
+    const got = `that of secret[${first}]`;
+    return [faultAt(root, ['store', 'secret', index], 'another secret than those before', { got })];
+  });
 }
 
 /** False for a section that is there but invalid as a whole. */

@@ -72,7 +72,8 @@ export function describeValue(path: FieldPath, node: Located | undefined): strin
   if (node.kind === 'list') return node.items.length === 0 ? 'an empty list' : 'a list';
   if (node.kind === 'mapping') return node.entries.size === 0 ? 'an empty mapping' : 'a mapping';
   if (node.value === null) return 'nothing';
-  const field = String(path.at(-1));
+  // An item of a list is named by the list.
+  const field = String(path.findLast((step) => typeof step === 'string'));
   const text = String(node.value);
   if (node.origin === 'file' || SECRET_FIELDS.has(field) || isCredential(path))
     return `a text of ${text.length} characters`;

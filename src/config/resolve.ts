@@ -66,7 +66,7 @@ function adminOf(admin: ConfigOutput['admin']): AdminConfig {
 }
 
 function storeOf(store: ConfigOutput['store']): StoreConfig {
-  const shared = { maxMemoryBytes: sizeBytes(store.maxMemory), secret: store.secret ?? null };
+  const shared = { maxMemoryBytes: sizeBytes(store.maxMemory), secrets: [store.secret ?? []].flat() };
   if (store.kind !== 'redis') return { kind: 'memory', ...shared };
   const { url, prefix, commandTimeout } = store;
   return { kind: 'redis', url, prefix, commandTimeoutMs: durationMs(commandTimeout), ...shared };

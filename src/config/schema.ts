@@ -105,13 +105,18 @@ const admin = z
   ])
   .describe('The admin listener with health, metrics and flights; false switches it off.');
 
+const SECRETS = 'one to four secrets';
+
 const storeFields = {
   maxMemory: size('1MiB', '64GiB')
     .default('256MiB')
     .describe('Bound of all responses that this process keeps in its memory.'),
-  secret: secret('a secret')
+  secret: z
+    .union([secret('a secret'), z.array(secret('a secret')).min(1, { error: SECRETS }).max(4, { error: SECRETS })])
     .optional()
-    .describe('Key of the HMAC that hides key values; without it the digest is a plain SHA-256.'),
+    .describe(
+      'Hides key values (HMAC) and seals what Redis keeps; a list for its rotation: the first is used, what the others made is still found. Without it digests are plain SHA-256 and contents readable in Redis.',
+    ),
 };
 
 /** The fields of each kind of store. */

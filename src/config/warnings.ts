@@ -10,6 +10,7 @@ import { loopDoubts } from './loop.js';
 import { replayDoubts } from './replay-doubts.js';
 import { covering } from './shadowing.js';
 import type { Located } from './source.js';
+import { storeDoubts } from './store-doubts.js';
 
 /** Finds the doubtful fields of a valid configuration, in file order. */
 export function warningsOf(config: Config, root: Located, file: string): ConfigWarning[] {
@@ -34,7 +35,13 @@ function doubtsOf(config: Config, root: Located): Doubt[] {
       ...boundDoubts(config, rule, path, root),
     ];
   });
-  return [...loopDoubts(config), ...keepDoubts(config, root), ...ofRules, ...scopeDoubts(config.rules, root)];
+  return [
+    ...loopDoubts(config),
+    ...storeDoubts(config),
+    ...keepDoubts(config, root),
+    ...ofRules,
+    ...scopeDoubts(config.rules, root),
+  ];
 }
 
 function shadowed(rule: Rule, cover: Rule, path: FieldPath): Doubt {

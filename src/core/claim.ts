@@ -6,8 +6,14 @@
  * belongs to exactly one flight.
  */
 
-import { createHash, randomFillSync } from 'node:crypto';
+import { createHash, type KeyObject, randomFillSync } from 'node:crypto';
 import type { SharedResponse } from './sharing.js';
+
+/**
+ * What the contents of a key are sealed with where others can read the store: it follows from the request and the secret,
+ * and cannot be had from the key's digest. A `KeyObject`, so that no log shows it by accident. null: nothing is sealed.
+ */
+export type KeyMaterial = KeyObject | null;
 
 /** The leader's time-bound right to a key. Renewal, completion and release compare key, flight and fence. */
 export type Lease = {
@@ -18,6 +24,7 @@ export type Lease = {
   /** Grows with every leader of a key; an upstream can compare it. */
   readonly fence: number;
   readonly leaseMs: number;
+  readonly material: KeyMaterial;
 };
 
 /** A flight of somebody else, as a follower sees it. */
@@ -30,6 +37,7 @@ export type FlightRef = {
   readonly ageMs: number;
   /** How many leaders of this burst had failed before this one (`onLeaderFailure: elect`). */
   readonly election: number;
+  readonly material: KeyMaterial;
 };
 
 /**
@@ -52,7 +60,14 @@ export type ClaimResult =
   /** Somebody was elected after the flight that the asker followed, and that leader's flight is over as well. */
   | { readonly kind: 'late' }
   /** A flight of which nobody knows what became holds the key, until it is settled or `ttlMs` is over. */
-  | { readonly kind: 'unknown'; readonly flight: string; readonly ttlMs: number };
+  | {
+      readonly kind: 'unknown';
+      /** The name under which it has the key, and what goes with it. */
+      readonly key: string;
+      readonly material: KeyMaterial;
+      readonly flight: string;
+      readonly ttlMs: number;
+    };
 
 /** What a key can be kept with: the response, or the mere fact that there was one. */
 export type Ended =

@@ -6,12 +6,21 @@
  * element is one fixed character. Lengths count code units. The digest is taken over UTF-16, which keeps every code unit.
  */
 
-import { createHash, createHmac } from 'node:crypto';
+import { createHash, createHmac, createSecretKey, type KeyObject } from 'node:crypto';
 
 /** The digest of a text: base64url of HMAC-SHA-256 with the secret, or of SHA-256 without one. */
 export function digestOf(text: string, secret: string | null): string {
   const hash = secret === null ? createHash('sha256') : createHmac('sha256', secret);
   return hash.update(text, 'utf16le').digest('base64url');
+}
+
+/** First in the text of every material, so that it meets no digest. */
+const MATERIAL = 'oneflight material 1';
+
+/** What goes with a digest and cannot be had from it: 32 bytes of HMAC-SHA-256 over the same text under another label. */
+export function materialOf(text: string, secret: string): KeyObject {
+  const labelled = groupElement('m', [textElement(MATERIAL), text]);
+  return createSecretKey(createHmac('sha256', secret).update(labelled, 'utf16le').digest());
 }
 
 /** One text. */

@@ -2,18 +2,19 @@
  * The key of a request: what makes two requests duplicates of each other.
  *
  * Invariants: different values never give one key, equal ones always do (the text that is digested can be read back in
- * one way only, key-text.ts); only the digest leaves this module, and the value of the key only where the rule asks the
- * API about it; a request whose parts cannot be read for certain has no key rather than one it shares.
+ * one way only, key-text.ts); only digests leave this module, of which the material goes to no store and no log, and the
+ * value of the key only where the rule asks the API about it; a request whose parts cannot be read for certain has no key rather than one it shares.
  *
  * A key holds the policy's kind, its scope, what else makes responses differ where they are given to others (method,
  * range, conditions; what reject and queue lock is one whatever the method), the caller's identity and the parts. Names of parts
  * are not in it: rules of one scope share their keys by value.
  */
 
+import type { KeyMaterial } from './claim.js';
 import { fieldLines } from './field-lines.js';
 import type { JsonPointer } from './json-pointer.js';
 import { type CompiledPart, compilePart, PartReader, readsContent } from './key-part.js';
-import { digestOf, elementText, groupElement, textElement, textsElement } from './key-text.js';
+import { digestOf, elementText, groupElement, materialOf, textElement, textsElement } from './key-text.js';
 import type { RequestView } from './request-view.js';
 import type { KeyedPolicy } from './rule.js';
 
@@ -24,7 +25,13 @@ export type { RequestView } from './request-view.js';
  * only for rules that ask the API about it, and null where the key is not one text.
  */
 export type KeyResult =
-  | { readonly kind: 'key'; readonly digest: string; readonly value: string | null }
+  | {
+      readonly kind: 'key';
+      readonly digest: string;
+      /** null without a secret, and where nothing is kept that could be sealed. */
+      readonly material: KeyMaterial;
+      readonly value: string | null;
+    }
   | { readonly kind: 'missing'; readonly part: string }
   | { readonly kind: 'malformed'; readonly part: string };
 
@@ -61,7 +68,7 @@ export function needsContent(policy: KeyedPolicy): boolean {
   );
 }
 
-/** The key of a request by a policy: base64url of HMAC-SHA-256 with the secret, or of SHA-256 without one. */
+/** The key of a request by a policy: its digest is base64url of HMAC-SHA-256 with the secret, or of SHA-256 without one. */
 export function keyOf(policy: KeyedPolicy, view: RequestView, secret: string | null): KeyResult {
   const { parts, identity, pointers } = compiledKey(policy);
   const reader = new PartReader(view, pointers);
@@ -86,7 +93,8 @@ export function keyOf(policy: KeyedPolicy, view: RequestView, secret: string | n
     identity === null ? PUBLIC_ELEMENT : groupElement('i', callers),
     groupElement('v', elements),
   ]);
-  return { kind: 'key', digest: digestOf(text, secret), value: askedValue(policy, elements) };
+  const material = secret === null || locksWhateverMethod(policy) ? null : materialOf(text, secret);
+  return { kind: 'key', digest: digestOf(text, secret), material, value: askedValue(policy, elements) };
 }
 
 /** The value that the API is asked about. */

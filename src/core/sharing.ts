@@ -5,7 +5,8 @@
  * everywhere: name, value, name, value …
  */
 
-import { createHash } from 'node:crypto';
+import { createHash, createHmac, createSecretKey } from 'node:crypto';
+import type { KeyMaterial } from './claim.js';
 import { fieldLines } from './field-lines.js';
 import type { CoalescePolicy } from './rule.js';
 
@@ -114,9 +115,18 @@ export function varyMatches(vary: Vary, requestFields: readonly string[]): boole
 
 /**
  * Key of the variant that a request selects when a response's `Vary` speaks against sharing it: whoever has the same
- * values of those fields shares among themselves.
+ * values of those fields shares among themselves. Keyed by the material where there is one: who knows the key's digest
+ * must not be able to try out values.
  */
-export function variantKey(key: string, vary: Vary, requestFields: readonly string[]): string {
+export function variantKey(key: string, material: KeyMaterial, vary: Vary, requestFields: readonly string[]): string {
   const selected = varyDigest(vary.names, requestFields);
-  return createHash('sha256').update(`variant ${key.length}:${key} ${selected}`).digest('base64url');
+  const hash = material === null ? createHash('sha256') : createHmac('sha256', material);
+  return hash.update(`variant ${key.length}:${key} ${selected}`).digest('base64url');
+}
+
+/** The variant's own material, derived from that of its key. */
+export function variantMaterial(material: KeyMaterial, vary: Vary, requestFields: readonly string[]): KeyMaterial {
+  if (material === null) return null;
+  const label = `oneflight variant material 1 ${varyDigest(vary.names, requestFields)}`;
+  return createSecretKey(createHmac('sha256', material).update(label).digest());
 }

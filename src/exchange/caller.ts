@@ -6,6 +6,7 @@
  */
 
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
+import type { KeyMaterial } from '../core/claim.js';
 import { fieldLines } from '../core/field-lines.js';
 import type { Outcome, ProblemCode, Role } from '../core/outcome.js';
 import type { Rule } from '../core/rule.js';
@@ -20,6 +21,7 @@ import {
   withoutField,
 } from '../http/fields.js';
 import { type ProblemOptions, problemMessage } from '../http/problem.js';
+import type { OtherName } from '../store/store.js';
 
 const NOTHING = Buffer.alloc(0);
 /** Reason phrases that Node writes. They carry no meaning (RFC 9110 section 15.1): another one is replaced, not refused. */
@@ -37,6 +39,12 @@ export type Report = {
   /** Time spent waiting for a leader or a turn; null for those who did not wait. */
   readonly waitedMs: number | null;
   readonly policy: string;
+};
+
+/** What goes with a key's digest: what its contents are sealed with, and what other gateways may call it. */
+export type KeyNames = {
+  readonly material: KeyMaterial;
+  readonly others: readonly OtherName[];
 };
 
 export class Caller {
@@ -57,6 +65,8 @@ export class Caller {
   fingerprint = '';
   /** The value of its key, byte text, where its rule asks the API about it; it goes nowhere else. */
   keyValue: string | null = null;
+  /** Of its key, or of the variant that it came to. */
+  names: KeyNames = { material: null, others: [] };
   role: Role = 'none';
   /** Monotonic time (ms) since when it waits for its turn, or for the end of a flight, over elections too. */
   waitingSinceMs: number | null = null;

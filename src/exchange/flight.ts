@@ -8,7 +8,7 @@
 import type { FlightRef } from '../core/claim.js';
 import { waitOf } from '../core/policy.js';
 import type { ClaimPolicy } from '../core/rule.js';
-import type { Caller } from './caller.js';
+import type { Caller, KeyNames } from './caller.js';
 import type { Leading } from './leading.js';
 import type { Recording } from './recording.js';
 
@@ -33,6 +33,7 @@ export type FlightListener = {
 export class Flight {
   readonly key: string;
   readonly id: string;
+  readonly names: KeyNames;
   /** What a duplicate must equal; empty: its key says enough. */
   readonly fingerprint: string;
   /** Name of the opener's rule. */
@@ -55,6 +56,7 @@ export class Flight {
   constructor(
     key: string,
     id: string,
+    names: KeyNames,
     fingerprint: string,
     route: string,
     policy: ClaimPolicy,
@@ -64,6 +66,7 @@ export class Flight {
   ) {
     this.key = key;
     this.id = id;
+    this.names = names;
     this.fingerprint = fingerprint;
     this.route = route;
     this.policy = policy;

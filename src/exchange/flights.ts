@@ -11,7 +11,7 @@ import type { ClaimResult, FlightRef, Lease, Settlement } from '../core/claim.js
 import type { BypassReason } from '../core/outcome.js';
 import { type Decision, decide, endingOf, type Refusal, retryAfterSeconds, waitOf, waits } from '../core/policy.js';
 import type { ClaimPolicy, RejectPolicy } from '../core/rule.js';
-import { variantKey, varyMatches } from '../core/sharing.js';
+import { type Vary, variantKey, variantMaterial, varyMatches } from '../core/sharing.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 import type { Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
@@ -60,6 +60,7 @@ export class Flights {
     const flight = new Flight(
       key,
       this.#options.newFlightId(),
+      caller.names,
       fingerprint,
       caller.route,
       policy,
@@ -123,7 +124,7 @@ export class Flights {
   #read(flight: Flight, recording: Recording, caller: Caller): void {
     const { status, reason, fields, vary } = recording.head;
     if (!varyMatches(vary, caller.fields)) {
-      return this.arrive(caller, variantKey(flight.key, vary, caller.fields));
+      return this.#arriveAsVariant(caller, flight.key, vary);
     }
     caller.whenLeft(() => recording.detach(caller));
     caller.begin(status, reason, fields, { kind: 'collapsed' });
@@ -136,6 +137,7 @@ export class Flights {
       key,
       flight: flight.id,
       fingerprint,
+      ...flight.names,
       route: flight.route,
       leaseMs: policy.leaseMs,
       holdMs: policy.unknownForMs,
@@ -154,7 +156,7 @@ export class Flights {
       store = this.#options.local;
       claim = await store.claim(request);
     }
-    if (claim.kind === 'unknown') this.#unknown(flight.first(), store, key, claim.flight);
+    if (claim.kind === 'unknown') this.#unknown(flight.first(), store, claim);
     this.#carryOut(flight, store, decide(policy, claim), claimedAtMs);
   }
 
@@ -199,7 +201,7 @@ export class Flights {
         close: () => this.#close(flight),
         conclude: (settlement) => this.#conclude(flight, settlement),
         stream: (recording) => this.#streamLed(flight, recording, store, lease),
-        unknown: () => this.#unknown(caller, store, flight.key, lease.flight),
+        unknown: () => this.#unknown(caller, store, lease),
       },
     });
     flight.state = { kind: 'leading', leading };
@@ -274,7 +276,7 @@ export class Flights {
     switch (ending.kind) {
       case 'answer':
         if (!varyMatches(ending.response.vary, caller.fields)) {
-          return this.arrive(caller, variantKey(flight.key, ending.response.vary, caller.fields));
+          return this.#arriveAsVariant(caller, flight.key, ending.response.vary);
         }
         return caller.give(
           ending.response,
@@ -296,12 +298,28 @@ export class Flights {
   #replay(caller: Caller, key: string, { response, ageMs, ttlMs }: Decision & { kind: 'replay' }): void {
     const added = claimPolicyOf(caller).kind === 'replay' ? replayFields(ttlMs) : [];
     if (varyMatches(response.vary, caller.fields)) caller.give(response, ageMs, { kind: 'hit', ttlMs }, added);
-    else this.arrive(caller, variantKey(key, response.vary, caller.fields));
+    else this.#arriveAsVariant(caller, key, response.vary);
+  }
+
+  /** A variant is a key of its own, with names and material of its own. */
+  #arriveAsVariant(caller: Caller, key: string, vary: Vary): void {
+    const { fields, names } = caller;
+    caller.names = {
+      material: variantMaterial(names.material, vary, fields),
+      others: names.others.map(({ key, material, fingerprint }) => ({
+        key: variantKey(key, material, vary, fields),
+        material: variantMaterial(material, vary, fields),
+        fingerprint,
+      })),
+    };
+    this.arrive(caller, variantKey(key, names.material, vary, fields));
   }
 
   /** The API itself may know; of a process that is gone, somebody's repeat is what brings the question up. */
-  #unknown(caller: Caller | null, store: Store, key: string, flight: string): void {
-    if (caller !== null) this.#options.reconciler.unknown(caller, claimPolicyOf(caller), { store, key, flight });
+  #unknown(caller: Caller | null, store: Store, unknown: Pick<Lease, 'key' | 'flight' | 'material'>): void {
+    const { key, flight, material } = unknown;
+    if (caller === null) return;
+    this.#options.reconciler.unknown(caller, claimPolicyOf(caller), { store, key, flight, material });
   }
 
   #bypass(caller: Caller, reason: BypassReason): void {

@@ -5,12 +5,13 @@
 
 import { fieldLines } from '../core/field-lines.js';
 import { fingerprintNeedsContent, fingerprintOf } from '../core/fingerprint.js';
-import { keyOf, needsContent } from '../core/key.js';
+import { keyOf, needsContent, type RequestView } from '../core/key.js';
 import { matchRule, type RuleTable } from '../core/match.js';
 import type { ProblemCode } from '../core/outcome.js';
 import type { KeyedPolicy } from '../core/rule.js';
 import { parseTarget, type Target } from '../core/target.js';
 
+import type { OtherName } from '../store/store.js';
 import type { Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
 import { readContent } from './content.js';
@@ -23,8 +24,8 @@ export type HandleOptions = {
   readonly rules: RuleTable;
   /** Upstream of requests that no rule matches; null: they get 404. */
   readonly unmatched: string | null;
-  /** Key of the digests (`store.secret`). */
-  readonly secret: string | null;
+  /** Keys of the digests (`store.secret`): the first is in use. */
+  readonly secrets: readonly string[];
   readonly flights: Flights;
   readonly turns: Turns;
   readonly upstreamOf: (name: string) => Upstream;
@@ -76,7 +77,7 @@ function hostProblem(httpVersion: string, hosts: readonly string[], target: Targ
 type Located = { readonly target: Target; readonly host: string; readonly params: ReadonlyMap<string, string> };
 
 async function keyed(caller: Caller, policy: KeyedPolicy, located: Located, options: HandleOptions): Promise<void> {
-  const { secret } = options;
+  const secret = options.secrets[0] ?? null;
   const viewNow = () => ({ method: caller.method, fields: caller.fields, content: caller.content, ...located });
   if (needsContent(policy) && !(await hasContent(caller, policy))) return;
   const key = keyOf(policy, viewNow(), secret);
@@ -87,6 +88,7 @@ async function keyed(caller: Caller, policy: KeyedPolicy, located: Located, opti
       caller.fingerprint = fingerprintOf(policy, viewNow(), secret);
     }
     caller.keyValue = key.value;
+    caller.names = { material: key.material, others: otherNames(caller, policy, viewNow(), options.secrets) };
     return policy.kind === 'queue'
       ? options.turns.arrive(caller, policy, key.digest)
       : options.flights.arrive(caller, key.digest);
@@ -97,6 +99,21 @@ async function keyed(caller: Caller, policy: KeyedPolicy, located: Located, opti
   const believed = key.kind === 'malformed' && policy.kind === 'replay';
   if (policy.onMissingKey === 'reject' || believed) return caller.refuse(reason, { detail: `Key part "${key.part}".` });
   bypass(caller, options.upstreamOf(caller.upstream), reason, options.observer);
+}
+
+/** What gateways call the key whose first secret is another one of the list. */
+function otherNames(
+  { fingerprint }: Caller,
+  policy: KeyedPolicy,
+  view: RequestView,
+  [, ...others]: readonly string[],
+): OtherName[] {
+  return others.flatMap((secret) => {
+    const key = keyOf(policy, view, secret);
+    if (key.kind !== 'key') return [];
+    const same = policy.kind === 'replay' ? fingerprintOf(policy, view, secret) : fingerprint;
+    return [{ key: key.digest, material: key.material, fingerprint: same }];
+  });
 }
 
 /** Reads the whole content, once; false when the request is over because that cannot be done. */

@@ -124,6 +124,7 @@ export class Leading implements ForwardSink {
       leaseLeftMs: Math.max(0, this.#keeper.heldUntilMs - nowMs),
       ageMs: nowMs - this.#startedAtMs,
       election: flight.election,
+      material: lease.material,
     };
   }
 

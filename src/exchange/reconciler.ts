@@ -8,7 +8,7 @@
  */
 
 import { setMaxListeners } from 'node:events';
-import { derivedKey } from '../core/claim.js';
+import { derivedKey, type KeyMaterial } from '../core/claim.js';
 import { questionTarget } from '../core/question-url.js';
 import { answerLimitBytes, type Reconciled, reconciledAs, verdictOf } from '../core/reconcile.js';
 import type { KeyedPolicy, Reconcile } from '../core/rule.js';
@@ -34,7 +34,13 @@ export type ReconcilerOptions = {
 export type Asker = Pick<Caller, 'route' | 'method' | 'upstream' | 'keyValue'>;
 
 /** The flight in question and the store that holds its key. */
-export type UnknownFlight = { readonly store: Store; readonly key: string; readonly flight: string };
+export type UnknownFlight = {
+  readonly store: Store;
+  readonly key: string;
+  readonly flight: string;
+  /** What an answer that is kept is sealed with. */
+  readonly material: KeyMaterial;
+};
 
 /** All that is needed to ask, again and again. */
 type Loop = UnknownFlight & {
@@ -165,10 +171,10 @@ export class Reconciler {
   }
 
   /** Somebody else may have settled it meanwhile; then nothing happens and nothing is told. */
-  async #settle({ store, route, key, flight }: Loop, as: Reconciled): Promise<void> {
+  async #settle({ store, route, key, flight, material }: Loop, as: Reconciled): Promise<void> {
     const report = { route, key, flight, as: as.kind };
     try {
-      if ((await store.settleUnknown(key, flight, as)) === 'settled') {
+      if ((await store.settleUnknown(key, flight, as, material)) === 'settled') {
         this.#options.observer.reconciled({ ...report, result: 'settled' });
       }
     } catch (error) {

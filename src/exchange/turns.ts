@@ -57,7 +57,9 @@ export class Turns {
     const { store, local } = this.#options;
     const arrivedAtMs = performance.now();
     const { leaseMs, unknownForMs: holdMs, concurrency, maxQueue } = policy;
-    const request = { key, flight: newFlightId(), leaseMs, holdMs, route: caller.route, concurrency, maxQueue };
+    const otherKeys = caller.names.others.map((other) => other.key);
+    const names = { key, otherKeys, flight: newFlightId(), route: caller.route };
+    const request = { ...names, leaseMs, holdMs, concurrency, maxQueue };
     let { queue } = store;
     let entered: Entered;
     try {

@@ -152,7 +152,8 @@ export class Metrics {
         release: (lease, options) => timed('release', () => store.queue.release(lease, options)),
       },
       settle: (key, as, flight) => timed('settle', () => store.settle(key, as, flight)),
-      settleUnknown: (key, flight, as) => timed('settle', () => store.settleUnknown(key, flight, as)),
+      settleUnknown: (key, flight, as, material) =>
+        timed('settle', () => store.settleUnknown(key, flight, as, material)),
       standing: (key, flight) => timed('standing', () => store.standing(key, flight)),
       taken: (options) => timed('taken', () => store.taken(options)),
       ping: () => timed('ping', () => store.ping()),

@@ -250,5 +250,5 @@ export class MemoryQueue implements Queue {
 
 function turnOf({ request, fence }: Holder): Turn {
   const { key, flight, leaseMs } = request;
-  return { kind: 'turn', lease: { key, flight, fence, leaseMs }, claimedAtMs: performance.now() };
+  return { kind: 'turn', lease: { key, flight, fence, leaseMs, material: null }, claimedAtMs: performance.now() };
 }

@@ -9,7 +9,7 @@
  */
 
 import { performance } from 'node:perf_hooks';
-import type { ClaimResult, Ended, FlightRef, Held, Lease, Settlement, TakenKey } from '../core/claim.js';
+import type { ClaimResult, Ended, FlightRef, Held, KeyMaterial, Lease, Settlement, TakenKey } from '../core/claim.js';
 import type { SharedResponse } from '../core/sharing.js';
 import type { WaitOptions } from './leases.js';
 import { MemoryQueue } from './memory-queue.js';
@@ -112,6 +112,7 @@ export class MemoryStore implements Store {
     this.queue = new MemoryQueue(this.#now);
   }
 
+  /** Nobody else has this memory, so that no key has another name here. */
   async claim(request: ClaimRequest): Promise<ClaimResult> {
     this.#assertOpen();
     const now = this.#now();
@@ -122,7 +123,7 @@ export class MemoryStore implements Store {
       return { kind: 'mismatch' };
     }
     if (flight !== null) return this.#join(flight, request, now);
-    if (past !== null) return this.#repeat(past, now);
+    if (past !== null) return this.#repeat(past, request.material, now);
     if (request.after !== '') {
       if (this.#elected.has(request.after)) return { kind: 'late' };
       this.#elected.set(request.after, now + ELECTION_MS);
@@ -203,6 +204,7 @@ export class MemoryStore implements Store {
     return 'settled';
   }
 
+  // Nothing is sealed: whoever reads this memory has the secret and the requests too.
   async settleUnknown(key: string, flight: string, as: SettleAs): Promise<'settled' | 'absent'> {
     this.#assertOpen();
     const unknown = this.#unknownOf(key, flight, this.#now());
@@ -275,7 +277,8 @@ export class MemoryStore implements Store {
     return flight !== null && isOf(flight.origin, lease) ? flight : null;
   }
 
-  #lead({ key, flight, leaseMs, election, fingerprint, holdMs, route }: ClaimRequest, now: number): Lease {
+  #lead(request: ClaimRequest, now: number): Lease {
+    const { key, flight, leaseMs, election, fingerprint, holdMs, route, material } = request;
     this.#fence += 1;
     const fence = this.#fence;
     this.#flights.set(key, {
@@ -285,20 +288,21 @@ export class MemoryStore implements Store {
       uncollected: 0,
       callers: new Set(),
     });
-    return { key, flight, fence, leaseMs };
+    return { key, flight, fence, leaseMs, material };
   }
 
   #join(flight: Flight, request: ClaimRequest, now: number): ClaimResult {
     const { key, fence, startedAt, flight: id } = flight.origin;
+    const { material } = request;
     if (id === request.flight) {
       flight.leaseEndsAt = now + request.leaseMs;
-      return { kind: 'leader', lease: { key, flight: id, fence, leaseMs: request.leaseMs } };
+      return { kind: 'leader', lease: { key, flight: id, fence, leaseMs: request.leaseMs, material } };
     }
     if (request.join) flight.uncollected += 1;
     const leaseLeftMs = flight.leaseEndsAt - now;
     return {
       kind: 'follower',
-      flight: { key, flight: id, leaseLeftMs, ageMs: now - startedAt, election: flight.election },
+      flight: { key, flight: id, leaseLeftMs, ageMs: now - startedAt, election: flight.election, material },
     };
   }
 
@@ -311,11 +315,11 @@ export class MemoryStore implements Store {
     return null;
   }
 
-  #repeat(past: Kept | Fact, now: number): ClaimResult {
+  #repeat(past: Kept | Fact, material: KeyMaterial, now: number): ClaimResult {
     const { ended, endedAt, expiresAt, origin } = past;
     const { key, flight } = origin;
     const ttlMs = expiresAt - now;
-    if (ended.kind === 'unknown') return { kind: 'unknown', flight, ttlMs };
+    if (ended.kind === 'unknown') return { kind: 'unknown', key, material, flight, ttlMs };
     if ('bytes' in past) {
       this.#kept.delete(key);
       this.#kept.set(key, past);

@@ -21,6 +21,8 @@ import type { Leases, WaitOptions } from './leases.js';
 
 export type PlaceRequest = {
   readonly key: string;
+  /** Names that other processes may have for the key: the turn is had when it is had under each of them. */
+  readonly otherKeys: readonly string[];
   /** The asker's own random flight id, made with `newFlightId`; a new one after `StoreUnavailable`. */
   readonly flight: string;
   readonly leaseMs: number;

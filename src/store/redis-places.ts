@@ -341,6 +341,6 @@ function nameOf({ key, leaseMs }: { readonly key: string; readonly leaseMs: numb
 
 /** The turn that a promise has become: the token is this process's own note of until when it may count on it. */
 export function turnBy({ key, flight, leaseMs }: PlaceRequest, fence: string, token: string): Turn {
-  const lease = { key, flight, fence: Number(fence), leaseMs };
+  const lease = { key, flight, fence: Number(fence), leaseMs, material: null };
   return { kind: 'turn', lease, claimedAtMs: Number(token) - leaseMs };
 }

@@ -6,13 +6,16 @@
  */
 
 import type { FlightRef, Held, Lease } from '../core/claim.js';
+import type { Frames } from './frames.js';
 import type { WaitOptions } from './leases.js';
-import { type Answer, answered, heldOrLost, type ScriptedRedis } from './redis-link.js';
+import { type Answer, answered, heldOrLost, type ScriptedRedis, type StoreLog } from './redis-link.js';
 import type { Piece, Relay } from './relay.js';
 
 export type RedisRelayOptions = {
   /** Asks over the connection for large frames; the bytes that are sent, for its deadline. */
   readonly ask: <T>(run: (client: ScriptedRedis) => Promise<T>, bytes: number) => Promise<Answer<T>>;
+  readonly frames: Frames;
+  readonly log: StoreLog;
   readonly recordOf: (key: string) => string;
   readonly channels: string;
 };
@@ -43,8 +46,10 @@ export class RedisRelay implements Relay {
     this.#options = options;
   }
 
-  async relay({ key, flight, fence }: Lease, { index, bytes }: Piece): Promise<Held> {
-    const { ask, recordOf, channels } = this.#options;
+  async relay(lease: Lease, piece: Piece): Promise<Held> {
+    const { ask, frames, recordOf, channels } = this.#options;
+    const { key, flight, fence } = lease;
+    const bytes = frames.encodePiece(piece, lease);
     const answer = await ask(
       (client) =>
         client.oneflightRelayBuffer(
@@ -52,7 +57,7 @@ export class RedisRelay implements Relay {
           this.#stream(key, flight),
           flight,
           fence,
-          index,
+          piece.index,
           bytes,
           channels,
           KEEP_MS,
@@ -119,7 +124,19 @@ export class RedisRelay implements Relay {
       reading.ahead.delete(reading.next);
       const index = reading.next;
       reading.next += 1;
-      reading.onPiece({ index, bytes });
+      const piece = this.#open(reading, { index, bytes });
+      if (piece === null) return this.#end(reading);
+      reading.onPiece(piece);
+    }
+  }
+
+  /** Null for what cannot be opened: the settlement has it all. */
+  #open(reading: Reading, piece: Piece): Piece | null {
+    try {
+      return { index: piece.index, bytes: this.#options.frames.decodePiece(piece, reading.flight) };
+    } catch (error) {
+      this.#options.log('warn', 'a piece of a response cannot be read', { error: (error as Error).message });
+      return null;
     }
   }
 

@@ -11,7 +11,6 @@
 
 import { performance } from 'node:perf_hooks';
 import type { FlightRef, Settlement } from '../core/claim.js';
-import { decodeSettlement } from './codec.js';
 import type { WaitOptions } from './leases.js';
 import type { StoreLog } from './redis-link.js';
 
@@ -26,6 +25,8 @@ export type WaitsOptions = {
   readonly look: (flight: FlightRef) => Promise<Looked>;
   /** Nobody here waits for the flight any more. Undoes the registration of that number and those before. */
   readonly withdraw: (flight: FlightRef, registration: number) => void;
+  /** Reads a frame as that of the flight; throws when it cannot be. */
+  readonly decode: (frame: Buffer, flight: FlightRef) => Settlement;
   /** A re-read found a settlement of which no push had told. */
   readonly onLostPush: () => void;
   readonly log: StoreLog;
@@ -205,7 +206,7 @@ export class Waits {
   #read(wait: Wait, frame: Buffer): Settlement {
     if (frame.length === 1) return released(wait, frame[0]);
     try {
-      return decodeSettlement(frame);
+      return this.#options.decode(frame, wait.flight);
     } catch (error) {
       this.#options.log('warn', 'settlement cannot be read', { error: (error as Error).message });
       return { kind: 'unknown', election: wait.flight.election };

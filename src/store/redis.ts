@@ -7,13 +7,16 @@
  * record holds, claim.lua says; of queues, queue.lua and redis-queue.ts.
  *
  * Invariants: each question is one script, so each answer is atomic; all times are the server's; a claim of which the
- * answer was lost is owed a release, paid by token as soon as the server answers, so that no key stays locked by nobody.
+ * answer was lost is owed a release, paid by token as soon as the server answers, so that no key stays locked by nobody;
+ * with a secret no response is given to the server but sealed, in records, results and pushes alike (frames.ts).
  */
 
-import type { ClaimResult, FlightRef, Held, Lease, Settlement, TakenKey } from '../core/claim.js';
+import type { ClaimResult, FlightRef, Held, KeyMaterial, Lease, Settlement, TakenKey } from '../core/claim.js';
 import { newFlightId } from '../core/claim.js';
-import { decodeSettlement, encodeSettlement } from './codec.js';
+import { Frames } from './frames.js';
 import type { WaitOptions } from './leases.js';
+import { NamedQueue } from './named-queue.js';
+import type { Queue } from './queue.js';
 import { type Answer, answered, heldOrLost, RedisLink, type ScriptedRedis, type StoreLog } from './redis-link.js';
 import { Owed } from './redis-owed.js';
 import { RedisQueue } from './redis-queue.js';
@@ -21,6 +24,8 @@ import { RedisRelay } from './redis-relay.js';
 import { recordPattern, takenAmong } from './redis-taken.js';
 import { type Looked, Waits } from './redis-waits.js';
 import type { Piece } from './relay.js';
+import { claimUnderAllNames, type Looked as LookedAt } from './rotation.js';
+import type { SealedPlace } from './sealing.js';
 import {
   type ClaimRequest,
   type FlightStanding,
@@ -37,6 +42,8 @@ export type RedisStoreOptions = {
   readonly prefix?: string;
   /** The longest that a claim, a renewal or a release takes before it is `StoreUnavailable`. Default 250. */
   readonly commandTimeoutMs?: number;
+  /** What responses are sealed with: by the first, opened by all. Default: none, and nothing is sealed. */
+  readonly secrets?: readonly string[];
   /** Names this process's channel; unique among all gateways. Default: random. */
   readonly processId?: string;
   /** Told about outages. Default: nobody is. */
@@ -69,6 +76,7 @@ export class RedisStore implements Store {
   readonly #process: string;
   readonly #timeoutMs: number;
   readonly #log: StoreLog;
+  readonly #frames: Frames;
   readonly #commands: RedisLink;
   readonly #pushes: RedisLink;
   /** Large frames have a connection of their own, so that no small question waits behind them. */
@@ -76,7 +84,8 @@ export class RedisStore implements Store {
   /** Bytes of large frames under way: each is given the time that all of them take. */
   #bulkBytes = 0;
   readonly #waits: Waits;
-  readonly queue: RedisQueue;
+  readonly queue: Queue;
+  readonly #turns: RedisQueue;
   readonly #relay: RedisRelay;
   /** Claims that may have been executed without an answer, and releases that were not answered. */
   readonly #owed = new Owed();
@@ -91,11 +100,13 @@ export class RedisStore implements Store {
     this.#process = options.processId ?? newFlightId();
     this.#timeoutMs = options.commandTimeoutMs ?? 250;
     this.#log = options.log ?? (() => {});
+    this.#frames = new Frames(options.secrets ?? []);
     const link = { url: options.url, commandTimeoutMs: this.#timeoutMs, log: this.#log };
     this.#waits = new Waits({
       look: (flight) => this.#look(flight),
       withdraw: (flight, registration) => this.#withdraw(flight, registration),
       onLostPush: () => this.#checkPushes(),
+      decode: (frame, flight) => this.#frames.decode(frame, flight),
       log: this.#log,
     });
     this.#commands = new RedisLink(
@@ -119,14 +130,16 @@ export class RedisStore implements Store {
       () => this.#waits.deaf(),
     );
     this.#pushes.client.on('messageBuffer', (_channel: Buffer, message: Buffer) => {
-      if (!this.queue.push(message) && !this.#relay.push(message)) this.#waits.push(message);
+      if (!this.#turns.push(message) && !this.#relay.push(message)) this.#waits.push(message);
     });
     this.#relay = new RedisRelay({
       ask: (run, bytes) => this.#askBulk(run, bytes),
+      frames: this.#frames,
+      log: this.#log,
       recordOf: (key) => this.#record(key),
       channels: this.#channel(''),
     });
-    this.queue = new RedisQueue({
+    this.#turns = new RedisQueue({
       ask: (run) => this.#commands.ask(run, this.#timeoutMs),
       owed: this.#owed,
       recordOf: (key) => this.#record(key),
@@ -134,12 +147,23 @@ export class RedisStore implements Store {
       channels: this.#channel(''),
       process: this.#process,
     });
+    this.queue = new NamedQueue(this.#turns);
   }
 
-  async claim(request: ClaimRequest): Promise<ClaimResult> {
-    const { key, flight, leaseMs, election, join } = request;
-    // Asked again, so it is wanted again.
-    this.#owed.cancel(flight);
+  claim(request: ClaimRequest): Promise<ClaimResult> {
+    return claimUnderAllNames(request, {
+      claim: async (asked) => {
+        // Asked again, so it is wanted again.
+        this.#owed.cancel(asked.flight);
+        return claimed(await this.#claim(asked, 'take'));
+      },
+      look: (asked) => this.#claim(asked, 'look'),
+      giveBack: (lease, election) => this.#giveBack(lease, election),
+    });
+  }
+
+  async #claim(request: ClaimRequest, how: 'take' | 'look'): Promise<LookedAt> {
+    const { key, flight, leaseMs, election, join, material } = request;
     let registration = 0;
     const answer = await this.#commands.ask((client) => {
       registration = this.#nextRegistration();
@@ -159,38 +183,70 @@ export class RedisStore implements Store {
         request.after,
         ELECTION_MS,
         INLINE_BYTES,
+        how === 'take' ? '1' : '',
       );
     }, this.#timeoutMs);
-    if (answer.kind === 'uncertain') this.#owe(key, flight);
+    if (answer.kind === 'uncertain' && how === 'take') this.#owe(key, flight);
     const reply = answered(answer) as readonly [Buffer, ...(Buffer | number)[]];
     switch (String(reply[0])) {
       case 'L':
-        return { kind: 'leader', lease: { key, flight, fence: Number(reply[1]), leaseMs } };
+        return { kind: 'leader', lease: { key, flight, fence: Number(reply[1]), leaseMs, material } };
       case 'F':
         if (join) this.#waits.joined(String(reply[1]), registration);
-        return { kind: 'follower', flight: followed(key, reply) };
+        return { kind: 'follower', flight: followed(request, reply) };
       case 'S':
         return (reply[5] as number) > INLINE_BYTES
-          ? this.#fetchStored(request, reply)
-          : stored(reply, reply[2] as Buffer);
+          ? this.#fetchStored(request, how, reply)
+          : this.#stored(request, reply, reply[2] as Buffer);
       case 'X':
         return { kind: 'late' };
       case 'M':
         return { kind: 'mismatch' };
       case 'U':
-        return { kind: 'unknown', flight: String(reply[1]), ttlMs: reply[2] as number };
+        return { kind: 'unknown', key, material, flight: String(reply[1]), ttlMs: reply[2] as number };
+      case 'N':
+        return { kind: 'free' };
       default:
         throw new StoreUnavailable('the flight was given up after an outage; ask with a new flight id');
     }
   }
 
+  /** Whoever joined meanwhile asks again. */
+  async #giveBack(lease: Lease, election: number): Promise<void> {
+    try {
+      await this.complete(lease, { kind: 'withdrawn', election }, 0);
+    } catch {
+      this.#owe(lease.key, lease.flight);
+    }
+  }
+
   /** The frame of a kept response that is too large for a reply among small ones. */
-  async #fetchStored(request: ClaimRequest, reply: readonly (Buffer | number)[]): Promise<ClaimResult> {
+  async #fetchStored(
+    request: ClaimRequest,
+    how: 'take' | 'look',
+    reply: readonly (Buffer | number)[],
+  ): Promise<LookedAt> {
     const fetch = (client: ScriptedRedis) => client.hmgetBuffer(this.#record(request.key), 'f', 'b');
     const [flight, frame] = answered(await this.#askBulk(fetch, reply[5] as number)) as (Buffer | null)[];
     // Expired or replaced since: the key has a new answer.
-    if (frame == null || String(flight) !== String(reply[1])) return this.claim(request);
-    return stored(reply, frame);
+    if (frame == null || String(flight) !== String(reply[1])) return this.#claim(request, how);
+    return this.#stored(request, reply, frame);
+  }
+
+  #stored({ key, material }: ClaimRequest, reply: readonly (Buffer | number)[], frame: Buffer): ClaimResult {
+    const [, id, , ageMs, ttlMs] = reply;
+    const flight = String(id);
+    let settlement: Settlement;
+    try {
+      settlement = this.#frames.decode(frame, { key, flight, material });
+    } catch (cause) {
+      this.#log('warn', 'kept response cannot be read', { error: (cause as Error).message });
+      throw new StoreUnavailable('the kept response cannot be read', { cause });
+    }
+    if (settlement.kind !== 'response' && settlement.kind !== 'not-kept') {
+      throw new StoreUnavailable('what is kept is not a response');
+    }
+    return { kind: 'stored', flight, ended: settlement, ageMs: ageMs as number, ttlMs: ttlMs as number };
   }
 
   async #askBulk<T>(run: (client: ScriptedRedis) => Promise<T>, bytes: number): Promise<Answer<T>> {
@@ -211,8 +267,9 @@ export class RedisStore implements Store {
     return answered(answer) === 1 ? 'held' : 'lost';
   }
 
-  async complete({ key, flight, fence }: Lease, settlement: Settlement, keepMs: number): Promise<Held> {
-    const frame = encodeSettlement(settlement);
+  async complete(lease: Lease, settlement: Settlement, keepMs: number): Promise<Held> {
+    const { key, flight, fence } = lease;
+    const frame = this.#frames.encode(settlement, lease);
     const run = (client: ScriptedRedis) =>
       client.oneflightCompleteBuffer(
         this.#record(key),
@@ -264,26 +321,28 @@ export class RedisStore implements Store {
       const flight = answered(
         await this.#commands.ask((client) => client.hget(this.#record(key), 'f'), this.#timeoutMs),
       );
-      if (flight === null) return as.kind === 'free' ? this.queue.free(key, only) : 'absent';
-      const settled = await this.#settleFlight(key, only ?? flight, as, only === null ? 'unknown' : 'any');
+      if (flight === null) return as.kind === 'free' ? this.#turns.free(key, only) : 'absent';
+      const meant = { key, flight: only ?? flight, material: null };
+      const settled = await this.#settleFlight(meant, as, only === null ? 'unknown' : 'any');
       // The key may have changed hands since it was read; with a flight that is meant there is nothing to read.
       if (settled !== 'other' || only !== null) return settled;
     }
     return 'other';
   }
 
-  async settleUnknown(key: string, flight: string, as: SettleAs): Promise<'settled' | 'absent'> {
-    return (await this.#settleFlight(key, flight, as, 'unknown')) === 'settled' ? 'settled' : 'absent';
+  async settleUnknown(key: string, flight: string, as: SettleAs, material: KeyMaterial): Promise<'settled' | 'absent'> {
+    const settled = await this.#settleFlight({ key, flight, material }, as, 'unknown');
+    return settled === 'settled' ? 'settled' : 'absent';
   }
 
   /** `other`: not this flight has the key by now, or not in that state. */
   async #settleFlight(
-    key: string,
-    flight: string,
+    place: SealedPlace,
     as: SettleAs,
     only: 'any' | 'unknown',
   ): Promise<'settled' | 'absent' | 'other'> {
-    const frame = as.kind === 'free' ? NOTHING : encodeSettlement(as);
+    const { key, flight } = place;
+    const frame = as.kind === 'free' ? NOTHING : this.#frames.encode(as, place);
     const answer = await this.#commands.ask(
       (client) =>
         client.oneflightSettleBuffer(
@@ -352,7 +411,7 @@ export class RedisStore implements Store {
   async close(): Promise<void> {
     this.#closed = true;
     this.#owed.close();
-    this.queue.close();
+    this.#turns.close();
     this.#relay.close();
     this.#waits.close(new StoreUnavailable('the store is closed'));
     this.#commands.close();
@@ -371,7 +430,7 @@ export class RedisStore implements Store {
     const answer = await this.#pushes.ask((client) => client.subscribe(this.#channel(this.#process)), this.#timeoutMs);
     if (answer.kind === 'answered') {
       this.#waits.listening();
-      this.queue.listening();
+      this.#turns.listening();
       this.#relay.listening();
     } else if (!this.#closed) {
       this.#pushes.drop();
@@ -488,6 +547,12 @@ export class RedisStore implements Store {
   }
 }
 
+/** A claim takes what is free. */
+function claimed(looked: LookedAt): ClaimResult {
+  if (looked.kind === 'free') throw new Error('a free key was not taken');
+  return looked;
+}
+
 function wholeMs(ms: number): number {
   return Math.max(0, Math.floor(ms));
 }
@@ -497,25 +562,16 @@ function isKept({ kind }: Settlement): boolean {
   return kind === 'response' || kind === 'not-kept' || kind === 'unknown';
 }
 
-function followed(key: string, [, flight, leaseLeftMs, ageMs, election]: readonly (Buffer | number)[]): FlightRef {
+function followed(
+  { key, material }: ClaimRequest,
+  [, flight, leaseLeftMs, ageMs, election]: readonly (Buffer | number)[],
+): FlightRef {
   return {
     key,
     flight: String(flight),
     leaseLeftMs: Math.max(0, leaseLeftMs as number),
     ageMs: ageMs as number,
     election: election as number,
+    material,
   };
-}
-
-function stored([, flight, , ageMs, ttlMs]: readonly (Buffer | number)[], frame: Buffer): ClaimResult {
-  let settlement: Settlement;
-  try {
-    settlement = decodeSettlement(frame);
-  } catch (cause) {
-    throw new StoreUnavailable('the kept response cannot be read', { cause });
-  }
-  if (settlement.kind !== 'response' && settlement.kind !== 'not-kept') {
-    throw new StoreUnavailable('what is kept is not a response');
-  }
-  return { kind: 'stored', flight: String(flight), ended: settlement, ageMs: ageMs as number, ttlMs: ttlMs as number };
 }

@@ -3,6 +3,7 @@
  *
  * Guarantees that every adapter gives, proved by test/store/contract.ts:
  * - One leader a key: of any number of claims on a free key, in any number of processes, exactly one answers `leader`.
+ * - Nor do two processes lead under two names of one key, if each has the other's name among its `others`.
  * - A claim repeated with the same flight id answers `leader` again with the same fence: a lost reply never locks its
  *   own owner out.
  * - Compare, then act, atomically: `renew`, `complete` and `release` compare key, flight and fence; a lease that was
@@ -20,14 +21,19 @@
  * - A follower gets the settlement of the flight it joined, never that of an earlier one.
  * - A kept response answers claims for `keepMs` from completion, by the store's clock. Bytes come back equal.
  * - Fences grow: a later leader of a key has a larger fence than every earlier one.
+ * - With a secret nobody reads a response out of a store that other programs can read who does not know the request too.
+ *   One that was changed, or moved to another key or flight, answers nobody.
  * - `settleUnknown` acts only while the key is held by the unknown outcome of that very flight, compared in the same step.
  */
 
-import type { ClaimResult, FlightRef, Settlement, TakenKey } from '../core/claim.js';
+import type { ClaimResult, FlightRef, KeyMaterial, Settlement, TakenKey } from '../core/claim.js';
 import type { SharedResponse } from '../core/sharing.js';
 import type { Leases, WaitOptions } from './leases.js';
 import type { Queue } from './queue.js';
 import type { Relay } from './relay.js';
+
+/** What a key is called by a secret that is in rotation, and what goes with that name. */
+export type OtherName = Pick<ClaimRequest, 'key' | 'material' | 'fingerprint'>;
 
 export type ClaimRequest = {
   readonly key: string;
@@ -47,6 +53,13 @@ export type ClaimRequest = {
   readonly holdMs: number;
   /** Name of the rule, for operators. */
   readonly route: string;
+  /** What the key's contents are sealed with, where the store is one that others can read. It is not given to the store itself. */
+  readonly material: KeyMaterial;
+  /**
+   * Names that other processes may have for the key: it is free only if it is free under each of them. What is found under
+   * one of them is answered by that name.
+   */
+  readonly others: readonly OtherName[];
   /** Whether the asker will wait for the flight if it is somebody else's: it is then registered for the wake-up. */
   readonly join: boolean;
 };
@@ -91,7 +104,7 @@ export interface Store extends Leases, Relay {
    * As `settle`, but only if the key is held by the unknown outcome of that flight, of a claim: of an answer that comes
    * late, nothing else may be touched. `absent`: it is not, and nothing changed.
    */
-  settleUnknown(key: string, flight: string, as: SettleAs): Promise<'settled' | 'absent'>;
+  settleUnknown(key: string, flight: string, as: SettleAs, material: KeyMaterial): Promise<'settled' | 'absent'>;
   /** Whether a claimed flight's outcome is still to be found out. */
   standing(key: string, flight: string): Promise<FlightStanding>;
   /**

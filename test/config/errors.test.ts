@@ -484,6 +484,28 @@ testCases('limits and forms', [
   ],
   [`${API}store: { secret: ▶short }\n`, 'store.secret', 'a secret of 16 to 1024 characters', 'a text of 5 characters'],
   [
+    `${API}store: { secret: [0123456789abcdefg, ▶short] }\n`,
+    'store.secret[1]',
+    'a secret of 16 to 1024 characters',
+    'a text of 5 characters',
+  ],
+  [`${API}store: { secret: ▶[] }\n`, 'store.secret', 'one to four secrets', 'an empty list'],
+  [
+    `${API}store: { secret: ▶[${'abcde'
+      .split('')
+      .map((letter) => letter.repeat(16))
+      .join(', ')}] }\n`,
+    'store.secret',
+    'one to four secrets',
+    'a list',
+  ],
+  [
+    `${API}store: { secret: [0123456789abcdefg, abcdefghijklmnopq, ▶0123456789abcdefg] }\n`,
+    'store.secret[2]',
+    'another secret than those before',
+    'that of secret[0]',
+  ],
+  [
     'upstreams: { api: { url: ▶"http://h/base" } }\n',
     'upstreams.api.url',
     'an http:// or https:// URL',
@@ -749,6 +771,8 @@ t.test('no error quotes a secret, wherever it came from', async (t) => {
   const texts = [
     `${API}store: { secret: ${secret} }\n`,
     `${API}store:\n  secret: \${S}\n`,
+    `${API}store: { secret: [${secret}] }\n`,
+    `${API}store:\n  secret:\n    - 0123456789abcdefg\n    - \${S}\n`,
     `${API}store: { secret: "\${file:password}" }\n`,
     `${API}drain: \${file:password}\n`,
     `${API}admin: { token: ${secret} }\n`,

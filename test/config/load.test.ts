@@ -47,7 +47,7 @@ t.test('a file with one upstream and nothing else gets every default', async (t)
   const { config, warnings } = loaded(MINIMAL);
   t.same(config.listen, { host: '0.0.0.0', port: 8080 });
   t.same(config.admin, { kind: 'on', host: '127.0.0.1', port: 9090, token: null });
-  t.same(config.store, { kind: 'memory', maxMemoryBytes: 256 * 1024 * 1024, secret: null });
+  t.same(config.store, { kind: 'memory', maxMemoryBytes: 256 * 1024 * 1024, secrets: [] });
   t.same(config.rules, []);
   t.same(config.unmatched, { kind: 'upstream', name: 'api' });
   t.same(config.trustedProxies, []);
@@ -85,6 +85,8 @@ t.test('a coalesce route gets the defaults of its policy', async (t) => {
     pollMs: 500,
     keep: { kind: 'by-method' },
     maxSharedBytes: 8 * 1024 * 1024,
+    maxFollowers: 10_000,
+    stallMs: 10_000,
     onLeaderFailure: { kind: 'fail' },
     onUnshareable: 'by-method',
     unknownForMs: 0,
@@ -261,7 +263,7 @@ drain: 0s
     prefix: 'o:',
     commandTimeoutMs: 50,
     maxMemoryBytes: 1024 ** 3,
-    secret: '0123456789abcdefg',
+    secrets: ['0123456789abcdefg'],
   });
   t.match(config.upstreams.get('a'), { connectTimeoutMs: 250, headersTimeoutMs: 300_000, bodyTimeoutMs: 3_600_000 });
   t.equal(config.upstreams.get('a')?.preserveHost, false);
@@ -302,6 +304,8 @@ drain: 0s
     pollMs: 500,
     keep: { kind: 'fixed', keepMs: 0 },
     maxSharedBytes: 65_536,
+    maxFollowers: 10_000,
+    stallMs: 10_000,
     onLeaderFailure: { kind: 'elect', elections: 3 },
     onUnshareable: 'forward',
     unknownForMs: 0,
@@ -370,7 +374,7 @@ t.test('variables', async (t) => {
   t.match(config.rules[0]?.policy, { conflict: { status: 429, retryAfter: { seconds: 5 } } });
 
   const secretOf = (text: string, env: NodeJS.ProcessEnv = {}) =>
-    loaded(`${MINIMAL}store:\n  secret: ${text}\n`, env).config.store.secret;
+    loaded(`${MINIMAL}store:\n  secret: ${text}\n`, env).config.store.secrets[0];
   t.equal(
     secretOf('${S}', { S: '01234567890123456789' }),
     '01234567890123456789',
@@ -389,6 +393,8 @@ t.test('variables', async (t) => {
   const file = join(directory, 'secret');
   t.equal(secretOf(`\${file:${file}}`), '0123456789abcdef\n', 'one trailing newline is no part of a secret');
   t.equal(secretOf('${file:crlf}'), '0123456789abcdef', 'relative paths begin at the configuration');
+  const list = loaded(`${MINIMAL}store:\n  secret:\n    - \${file:crlf}\n    - \${S}\n`, { S: '01234567890123456789' });
+  t.same(list.config.store.secrets, ['0123456789abcdef', '01234567890123456789'], 'a list, for rotation');
 });
 
 t.test('anchors and aliases are values like any others', async (t) => {
@@ -424,14 +430,16 @@ t.test('the example works without any variable, and without warnings', async (t)
 });
 
 t.test('the other configurations that are shown are free of warnings too', async (t) => {
-  t.match(loadConfig('config/gateway.compose.yaml', {}), { kind: 'loaded', warnings: [] });
+  const compose = loadConfig('config/gateway.compose.yaml', {});
+  t.same(compose.kind === 'loaded' ? compose.warnings : compose, []);
   const blocks = [...readFileSync('README.md', 'utf8').matchAll(/^```yaml\n([\s\S]*?)^```/gm)].map(
     ([, yaml = '']) => yaml,
   );
   const [whole = '', ...additions] = blocks;
   t.ok(whole.includes('routes:'));
   t.same(loaded(whole).warnings, []);
-  for (const addition of additions) t.same(loaded(whole + addition).warnings, [], addition);
+  for (const addition of additions)
+    t.same(loaded(whole + addition, { ONEFLIGHT_SECRET: '0123456789abcdefg' }).warnings, [], addition);
   for (const page of readdirSync('docs').filter((name) => name.endsWith('.md'))) {
     for (const [, yaml = ''] of readFileSync(`docs/${page}`, 'utf8').matchAll(/^```yaml\n(routes:[\s\S]*?)^```/gm)) {
       t.same(loaded(MINIMAL + yaml, { API_TOKEN: 'token' }).warnings, [], `docs/${page}`);

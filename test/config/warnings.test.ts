@@ -9,7 +9,8 @@ import { covering } from '../../src/config/shadowing.js';
 import type { Match } from '../../src/core/rule.js';
 
 const API = 'upstreams: { api: { url: http://127.0.0.1:3000 } }\n';
-const REDIS = `${API}store: { kind: redis, url: "redis://127.0.0.1" }\n`;
+const IN_REDIS = 'kind: redis, url: "redis://h", secret: 0123456789abcdefg';
+const REDIS = `${API}store: { ${IN_REDIS} }\n`;
 
 const directory = t.testdir();
 let files = 0;
@@ -132,12 +133,12 @@ t.test('keeping nothing over several gateways is doubtful for methods that are n
 });
 
 t.test('a lease that may end before a slow store has renewed it is doubtful', async (t) => {
-  const leased = (lease: string, store = 'kind: redis, url: "redis://h"') =>
+  const leased = (lease: string, store = IN_REDIS) =>
     warningsOf(coalesce(`key: [{ param: id }]\nlease: ${lease}`).replace(API, `${API}store: { ${store} }\n`));
   t.same(leased('599ms'), ['8:12 routes[0].lease'], 'three times the default of commandTimeout');
   t.same(leased('600ms'), []);
-  t.same(leased('899ms', 'kind: redis, url: "redis://h", commandTimeout: 300ms'), ['8:12 routes[0].lease']);
-  t.same(leased('100ms', 'kind: redis, url: "redis://h", commandTimeout: 20ms'), []);
+  t.same(leased('899ms', `${IN_REDIS}, commandTimeout: 300ms`), ['8:12 routes[0].lease']);
+  t.same(leased('100ms', `${IN_REDIS}, commandTimeout: 20ms`), []);
   t.same(leased('100ms', 'kind: memory'), [], 'memory answers at once');
   const reject = 'routes: [{ name: a, match: { path: /a }, policy: reject, key: [{ request: path }], lease: 200ms }]\n';
   t.same(warningsOf(`${REDIS}${reject}`), ['3:91 routes[0].lease']);
@@ -218,7 +219,7 @@ t.test('a response that the memory store could never keep is doubtful', async (t
   t.same(kept('maxShared: 2097153'), ['8:16 routes[0].maxShared']);
   t.same(kept('maxShared: 2MiB'), []);
   t.same(kept('maxShared: 257MiB', 'kind: memory'), ['8:16 routes[0].maxShared'], 'the default of maxMemory');
-  t.same(kept('maxShared: 1GiB', 'kind: redis, url: "redis://h", maxMemory: 2MiB'), [], 'Redis has its own bound');
+  t.same(kept('maxShared: 1GiB', `${IN_REDIS}, maxMemory: 2MiB`), [], 'Redis has its own bound');
   t.same(kept('lease: 30s'), ['2:21 store.maxMemory'], 'the default of maxShared is said of the store');
   t.same(kept('keep: 0\nmaxShared: 3MiB'), [], 'nothing is kept anyway');
   t.same(kept('maxShared: 3MiB', 'maxMemory: 2MiB', 'path: "/a/:id", methods: [GET]'), [], 'nor for safe methods');
@@ -363,4 +364,19 @@ t.test('validate says of a file that cannot be read where it looked', async (t) 
     stdout: '',
     stderr: `${file}:1:1: expected a readable file, got no such file\n`,
   });
+});
+
+t.test('responses that are kept in a Redis without a secret are doubtful', async (t) => {
+  const open = (text: string, store = 'kind: redis, url: "redis://h"') =>
+    warningsOf(text.replace(API, `${API}store: { ${store} }\n`));
+  const key = 'key: [{ param: id }]';
+  t.same(open(coalesce(key)), ['2:1 store.secret']);
+  t.same(open(replay('keep: 1h')), ['2:1 store.secret']);
+  t.same(open(replay('keepContent: none')), ['2:1 store.secret'], 'fields are readable too');
+  t.same(open(coalesce(key, 'path: "/a/:id", methods: [GET]')), [], 'nothing is kept of safe methods');
+  t.same(open(coalesce(`${key}\nkeep: 1s`, 'path: "/a/:id", methods: [GET]')), ['2:1 store.secret']);
+  t.same(open(coalesce(key), IN_REDIS), []);
+  t.same(open(coalesce(key), 'kind: redis, url: "redis://h", secret: [0123456789abcdefg, abcdefghijklmnopq]'), []);
+  t.same(open(coalesce(key), 'kind: memory'), [], 'nobody else reads this memory');
+  t.same(open(coalesce(key).replace('coalesce', 'reject')), [], 'a lock keeps nothing');
 });

@@ -113,10 +113,29 @@ t.test('the digest is of the text of the key, keyed by the secret where there is
   const view = viewOf({ params: new Map([['sku', '42']]) });
   const text = 'k6:s15:oneflight key 1s6:rejects5:stock-pv1:s2:42';
   const plain = createHash('sha256').update(text, 'utf16le').digest('base64url');
-  t.same(keyOf(policy, view, null), { kind: 'key', digest: plain, value: null });
+  t.same(keyOf(policy, view, null), { kind: 'key', digest: plain, material: null, value: null });
   const secret = createHmac('sha256', 'secret').update(text, 'utf16le').digest('base64url');
-  t.same(keyOf(policy, view, 'secret'), { kind: 'key', digest: secret, value: null });
+  t.same(keyOf(policy, view, 'secret'), { kind: 'key', digest: secret, material: null, value: null });
   t.not(keyFor(policy, {}), plain);
+});
+
+t.test('with a secret, what keeps responses has material too: of the same text, under another label', async (t) => {
+  const view = viewOf({ fields: ['Idempotency-Key', 'abc'] });
+  const materialIn = (asked: RequestView, secret: string | null) => {
+    const key = keyOf(replay(), asked, secret);
+    if (key.kind !== 'key') throw new Error(key.kind);
+    return key;
+  };
+  t.equal(materialIn(view, null).material, null, 'none without a secret');
+  const { digest, material } = materialIn(view, 'secret');
+  const bytes = material?.export();
+  t.equal(bytes?.length, 32);
+  t.notOk(bytes?.equals(Buffer.from(digest, 'base64url')));
+  t.ok(bytes?.equals(materialIn(view, 'secret').material!.export()), 'it follows from request and secret');
+  t.notOk(bytes?.equals(materialIn(view, 'secreu').material!.export()));
+  const other = viewOf({ fields: ['Idempotency-Key', 'abd'] });
+  t.notOk(bytes?.equals(materialIn(other, 'secret').material!.export()));
+  t.equal(JSON.stringify(material), '{}', 'no log shows it');
 });
 
 t.test('what a policy is and whom it separates is in its keys', async (t) => {

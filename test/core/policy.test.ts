@@ -3,7 +3,7 @@ import type { ClaimResult, FlightRef } from '../../src/core/claim.js';
 import { decide, endingOf, keepMsFor, retryAfterSeconds } from '../../src/core/policy.js';
 import { coalescePolicy, rejectPolicy, replayPolicy } from '../support/rules.js';
 
-const flight: FlightRef = { key: 'k', flight: 'f', leaseLeftMs: 4_000, ageMs: 500, election: 0 };
+const flight: FlightRef = { key: 'k', flight: 'f', leaseLeftMs: 4_000, ageMs: 500, election: 0, material: null };
 const response = {
   status: 200,
   reason: 'OK',
@@ -14,7 +14,7 @@ const response = {
 };
 
 t.test('the store says who has the key, the policy what that means', async (t) => {
-  const lease = { key: 'k', flight: 'f', fence: 1, leaseMs: 5_000 };
+  const lease = { key: 'k', flight: 'f', fence: 1, leaseMs: 5_000, material: null };
   const leader: ClaimResult = { kind: 'leader', lease };
   t.same(decide(coalescePolicy(), leader), { kind: 'forward', lease });
   t.same(decide(rejectPolicy(), leader), { kind: 'forward', lease });
@@ -36,7 +36,7 @@ t.test('replay refuses what is under way, what differs, what is held and what wa
   t.same(decide(replayPolicy(), follower), { kind: 'reject', flight });
   t.same(decide(waiting, follower), { kind: 'wait', flight });
   t.same(decide(replayPolicy(), { kind: 'mismatch' }), { kind: 'refuse', code: 'key-reused' });
-  t.same(decide(replayPolicy(), { kind: 'unknown', flight: 'f', ttlMs: 1 }), {
+  t.same(decide(replayPolicy(), { kind: 'unknown', key: 'k', material: null, flight: 'f', ttlMs: 1 }), {
     kind: 'refuse',
     code: 'outcome-unknown',
   });

@@ -1,6 +1,8 @@
+import { createHash, createSecretKey } from 'node:crypto';
 import t from 'tap';
+import type { KeyMaterial } from '../../src/core/claim.js';
 import type { CoalescePolicy } from '../../src/core/rule.js';
-import { judge, variantKey, varyDigest, varyMatches } from '../../src/core/sharing.js';
+import { judge, variantKey, variantMaterial, varyDigest, varyMatches } from '../../src/core/sharing.js';
 import { coalescePolicy } from '../support/rules.js';
 
 const own: CoalescePolicy = coalescePolicy({
@@ -62,8 +64,22 @@ t.test('Vary selects by the values of the fields that it names', async (t) => {
 
 t.test('requests of one variant meet, of different variants never', async (t) => {
   const vary = { names: ['accept'], digest: 'of the leader' };
-  const key = (fields: string[]) => variantKey('k', vary, fields);
+  const key = (fields: string[]) => variantKey('k', null, vary, fields);
   t.equal(key(['Accept', 'a']), key(['accept', 'a', 'X', 'y']));
   t.not(key(['Accept', 'a']), key(['Accept', 'b']));
-  t.not(key(['Accept', 'a']), variantKey('l', vary, ['Accept', 'a']));
+  t.not(key(['Accept', 'a']), variantKey('l', null, vary, ['Accept', 'a']));
+});
+
+t.test('with material a variant is keyed by it, and has material of its own', async (t) => {
+  const vary = { names: ['accept'], digest: 'of the leader' };
+  const [one, two] = ['one', 'two'].map((text) => createSecretKey(createHash('sha256').update(text).digest()));
+  const variant = (material: KeyMaterial, value: string) => [
+    variantKey('k', material, vary, ['Accept', value]),
+    variantMaterial(material, vary, ['Accept', value])?.export().toString('hex'),
+  ];
+  t.same(variant(one!, 'a'), variant(one!, 'a'));
+  const all = [variant(one!, 'a'), variant(one!, 'b'), variant(two!, 'a'), [one!.export().toString('hex')]].flat();
+  t.equal(new Set(all).size, 7);
+  t.not(variant(null, 'a')[0], variant(one!, 'a')[0]);
+  t.equal(variantMaterial(null, vary, []), null);
 });

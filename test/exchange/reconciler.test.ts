@@ -61,7 +61,7 @@ async function startRig(t: Test, standing: Store['standing'] = unknown): Promise
   return {
     ...{ stub, reconciler, asked, reconciled, settled },
     tell: (key, flight, change = {}) =>
-      reconciler.unknown({ ...asker, keyValue: key, ...change }, policy, { store, key, flight }),
+      reconciler.unknown({ ...asker, keyValue: key, ...change }, policy, { store, key, flight, material: null }),
   };
 }
 

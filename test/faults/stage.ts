@@ -44,16 +44,20 @@ export class Stage {
   private constructor(
     readonly upstream: StubUpstream,
     readonly server: RedisServer,
-    readonly prefix: string,
+    readonly seed: number,
     readonly scope: Scope,
   ) {}
 
   static async open(schedule: Schedule, server: RedisServer, scope: Scope): Promise<Stage> {
-    const stage = new Stage(await startUpstream(scope), server, `s${schedule.seed}`, scope);
+    const stage = new Stage(await startUpstream(scope), server, schedule.seed, scope);
     for (let at = 0; at < schedule.processes; at += 1) stage.#proxies.push(await TcpProxy.start(scope, server.port));
     await Promise.all(stage.#proxies.map((_, at) => stage.#start(at)));
     stage.#probe();
     return stage;
+  }
+
+  get prefix(): string {
+    return `s${this.seed}`;
   }
 
   gateway(at: number): Gateway {
@@ -174,7 +178,9 @@ export class Stage {
   }
 
   async #start(at: number): Promise<void> {
-    const store = `{ kind: redis, url: "redis://127.0.0.1:${this.#proxies[at]!.port}", prefix: ${this.prefix}, commandTimeout: 300ms }`;
+    const url = `redis://127.0.0.1:${this.#proxies[at]!.port}`;
+    const secret = secretOf(this.seed, at);
+    const store = `{ kind: redis, url: "${url}", prefix: ${this.prefix}, commandTimeout: 300ms${secret} }`;
     const { connect, headers, body } = UPSTREAM_MS;
     const timeouts = `{ connect: ${connect}ms, headers: ${headers}ms, body: ${body}ms }`;
     const config = configOf({ upstream: this.upstream.url, store, timeouts, routes: routesYaml() });
@@ -250,4 +256,12 @@ export class Stage {
     }, PROBE_EVERY_MS);
     this.#probing.add(timer);
   }
+}
+
+/** Every third schedule has no secret, every third one, and every third is in the middle of its rotation. */
+function secretOf(seed: number, at: number): string {
+  const secrets = ['the-old-secret-of-schedules', 'the-new-secret-of-schedules'];
+  const kind = seed % 3;
+  if (kind === 0) return '';
+  return `, secret: [${kind === 1 ? secrets[0] : (at % 2 === 0 ? secrets : secrets.toReversed()).join(', ')}]`;
 }

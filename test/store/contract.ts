@@ -5,6 +5,7 @@
  * in for a lost push.
  */
 
+import { createHash, createSecretKey, type KeyObject } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { type ClaimResult, type FlightRef, type Lease, newFlightId, type Settlement } from '../../src/core/claim.js';
@@ -39,6 +40,11 @@ export function newKey(): string {
   return `key-${keys}`;
 }
 
+/** What a key's contents are sealed with: the same in all processes. */
+export function materialFor(key: string): KeyObject {
+  return createSecretKey(createHash('sha256').update(`material of ${key}`).digest());
+}
+
 type Ask = Partial<ClaimRequest> & { readonly key: string };
 
 export function claim(store: Store, ask: Ask): Promise<ClaimResult> {
@@ -50,6 +56,8 @@ export function claim(store: Store, ask: Ask): Promise<ClaimResult> {
     fingerprint: '',
     holdMs: 0,
     route: 'route',
+    material: materialFor(ask.key),
+    others: [],
     join: true,
     ...ask,
   });
@@ -194,7 +202,10 @@ async function tokens(t: Test, factory: StoreFactory): Promise<void> {
   for (const [name, attempt] of Object.entries(attempts)) {
     await t.test(`${name} with a wrong flight, a wrong fence or a key that is free changes nothing`, async (t) => {
       const key = newKey();
-      t.equal(await attempt({ key, flight: newFlightId(), fence: 1, leaseMs: LONG_MS }), 'lost');
+      t.equal(
+        await attempt({ key, flight: newFlightId(), fence: 1, leaseMs: LONG_MS, material: materialFor(key) }),
+        'lost',
+      );
       const lease = await lead(a, { key, leaseMs: 10_000 });
       t.equal(await attempt({ ...lease, flight: newFlightId(), leaseMs: LONG_MS }), 'lost');
       t.equal(await attempt({ ...lease, fence: lease.fence + 1, leaseMs: LONG_MS }), 'lost');
@@ -540,7 +551,7 @@ async function vanished(t: Test, factory: StoreFactory): Promise<void> {
   });
 
   await t.test('a flight that nobody knows any more is unknown', async (t) => {
-    const flight = { key: newKey(), flight: newFlightId(), leaseLeftMs: 10, ageMs: 0, election: 0 };
+    const flight = { key: newKey(), flight: newFlightId(), leaseLeftMs: 10, ageMs: 0, election: 0, material: null };
     t.same(await settled(b, flight), { kind: 'unknown', election: 0 });
   });
 }
@@ -918,9 +929,9 @@ async function reconciling(t: Test, factory: StoreFactory): Promise<void> {
         const standing = await b.standing(freed.key, freed.flight);
         if (standing.kind !== 'unknown') throw new Error(standing.kind);
         t.ok(standing.leftMs > 20_000 && standing.leftMs <= LONG_MS, `left ${standing.leftMs}`);
-        t.equal(await b.settleUnknown(freed.key, freed.flight, { kind: 'free' }), 'settled');
+        t.equal(await b.settleUnknown(freed.key, freed.flight, { kind: 'free' }, freed.material), 'settled');
         t.same(await c.standing(freed.key, freed.flight), { kind: 'over' });
-        t.equal(await b.settleUnknown(freed.key, freed.flight, { kind: 'free' }), 'absent', 'once');
+        t.equal(await b.settleUnknown(freed.key, freed.flight, { kind: 'free' }, freed.material), 'absent', 'once');
         const next = await lead(c, { key: freed.key, fingerprint: 'y' });
         t.ok(next.fence > freed.fence);
 
@@ -929,7 +940,7 @@ async function reconciling(t: Test, factory: StoreFactory): Promise<void> {
           [words[2], { kind: 'not-kept' }],
         ] as const) {
           const lease = await enter(a, { key: newKey(), fingerprint: 'x' });
-          t.equal(await b.settleUnknown(lease.key, lease.flight, as), 'settled');
+          t.equal(await b.settleUnknown(lease.key, lease.flight, as, lease.material), 'settled');
           t.same(await c.standing(lease.key, lease.flight), { kind: 'over' });
           const stored = await claim(c, { key: lease.key, fingerprint: 'x' });
           if (stored.kind !== 'stored') throw new Error(stored.kind);
@@ -946,7 +957,8 @@ async function reconciling(t: Test, factory: StoreFactory): Promise<void> {
         const before = await claim(c, { key: lease.key, fingerprint: 'x' });
         const standing = { kind: state === 'in flight' ? 'in-flight' : 'over' };
         t.same(await b.standing(lease.key, lease.flight), standing);
-        for (const as of words) t.equal(await b.settleUnknown(lease.key, lease.flight, as), 'absent', as.kind);
+        for (const as of words)
+          t.equal(await b.settleUnknown(lease.key, lease.flight, as, lease.material), 'absent', as.kind);
         const after = await claim(c, { key: lease.key, fingerprint: 'x' });
         t.equal(after.kind, answer);
         if (after.kind === 'stored' && before.kind === 'stored') t.same(after.ended, before.ended);
@@ -961,7 +973,8 @@ async function reconciling(t: Test, factory: StoreFactory): Promise<void> {
       await settle(a, key, { kind: 'free' });
       const lease = await enter(a, { key, fingerprint: 'x' });
       t.same(await b.standing(key, earlier.flight), { kind: 'over' });
-      for (const as of words) t.equal(await b.settleUnknown(key, earlier.flight, as), 'absent', as.kind);
+      for (const as of words)
+        t.equal(await b.settleUnknown(key, earlier.flight, as, materialFor(key)), 'absent', as.kind);
       const after = await claim(c, { key, fingerprint: 'x' });
       t.equal(after.kind, answer);
       if (after.kind === 'unknown') t.equal(after.flight, lease.flight);
@@ -970,12 +983,12 @@ async function reconciling(t: Test, factory: StoreFactory): Promise<void> {
 
   await t.test('a key that is free is absent', async (t) => {
     const key = newKey();
-    for (const as of words) t.equal(await a.settleUnknown(key, newFlightId(), as), 'absent');
+    for (const as of words) t.equal(await a.settleUnknown(key, newFlightId(), as, materialFor(key)), 'absent');
     t.same(await a.standing(key, newFlightId()), { kind: 'over' });
     const passed = await lead(a, { key: `${key}-passed`, leaseMs: 20 });
     await sleep(40);
     t.same(await a.standing(passed.key, passed.flight), { kind: 'over' });
-    t.equal(await a.settleUnknown(passed.key, passed.flight, asResponse), 'absent');
+    t.equal(await a.settleUnknown(passed.key, passed.flight, asResponse, passed.material), 'absent');
     t.equal((await claim(b, { key: passed.key })).kind, 'leader');
   });
 
@@ -984,14 +997,14 @@ async function reconciling(t: Test, factory: StoreFactory): Promise<void> {
     await a.complete(lease, { kind: 'unknown', election: 0 }, SHORT_MS);
     await sleep(SHORT_MS + 30);
     t.same(await b.standing(lease.key, lease.flight), { kind: 'over' });
-    t.equal(await b.settleUnknown(lease.key, lease.flight, asResponse), 'absent');
+    t.equal(await b.settleUnknown(lease.key, lease.flight, asResponse, lease.material), 'absent');
     t.equal((await claim(c, { key: lease.key })).kind, 'leader');
   });
 
   await t.test('of two who found it out one settles', async (t) => {
     const lease = await lead(a, { key: newKey() });
     await a.complete(lease, { kind: 'unknown', election: 0 }, LONG_MS);
-    const both = await Promise.all(words.map((as) => b.settleUnknown(lease.key, lease.flight, as)));
+    const both = await Promise.all(words.map((as) => b.settleUnknown(lease.key, lease.flight, as, lease.material)));
     t.equal(both.filter((how) => how === 'settled').length, 1);
   });
 }

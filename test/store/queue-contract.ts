@@ -24,6 +24,7 @@ export function enter(store: Store, ask: Ask): Promise<Entered> {
     leaseMs: LONG_MS,
     holdMs: 0,
     route: 'route',
+    otherKeys: [],
     concurrency: 1,
     maxQueue: 100,
     ...ask,

@@ -414,7 +414,7 @@ t.test('a frame that cannot be read is unknown to followers and an outage to cla
   await store.complete(kept, { kind: 'response', response: anyResponse }, 60_000);
   await redis.command('HSET', `oneflight:{${key}}`, 'b', 'from another version');
   await t.rejects(claim(store, { key }), { ...UNAVAILABLE, cause: { name: 'UnreadableFrame' } });
-  const ref = { key, flight: kept.flight, leaseLeftMs: 0, ageMs: 0, election: 2 };
+  const ref = { key, flight: kept.flight, leaseLeftMs: 0, ageMs: 0, election: 2, material: null };
   t.same(await settled(store, ref), { kind: 'unknown', election: 2 });
 });
 

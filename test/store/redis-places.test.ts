@@ -17,6 +17,7 @@ function request(changes: Partial<PlaceRequest> = {}): PlaceRequest {
     route: 'route',
     concurrency: 1,
     maxQueue: 100,
+    otherKeys: [],
     ...changes,
   };
 }

@@ -7,12 +7,18 @@ import { queueContract } from './queue-contract.js';
 const redis = await startRedis();
 t.teardown(() => redis.stop());
 
-const factory: StoreFactory = async (test, count) => {
-  const stores = Array.from({ length: count }, () => new RedisStore({ url: redis.url, commandTimeoutMs: 2_000 }));
-  test.teardown(() => Promise.all(stores.map((store) => store.close())));
-  await Promise.all(stores.map((store) => store.open()));
-  return stores;
-};
+function factoryWith(secrets: readonly string[], prefix: string): StoreFactory {
+  const options = { url: redis.url, commandTimeoutMs: 2_000, secrets, prefix };
+  return async (test, count) => {
+    const stores = Array.from({ length: count }, () => new RedisStore(options));
+    test.teardown(() => Promise.all(stores.map((store) => store.close())));
+    await Promise.all(stores.map((store) => store.open()));
+    return stores;
+  };
+}
+
+const factory = factoryWith([], 'oneflight');
 
 storeContract('redis', factory);
+storeContract('redis with a secret', factoryWith(['the secret of this test'], 'sealed'));
 queueContract('redis', factory);

@@ -83,7 +83,7 @@ export async function startInProcess(
     peerOf: compilePeers([]),
     handle: (caller) => {
       counts.arrived++;
-      handle(caller, { rules, unmatched: null, secret: null, flights, turns, upstreamOf, observer });
+      handle(caller, { rules, unmatched: null, secrets: [], flights, turns, upstreamOf, observer });
     },
     over: observer.over,
   });

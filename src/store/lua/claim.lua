@@ -23,6 +23,7 @@
 -- ARGV[9]  flight after whose failure the asker stands for election, or ''
 -- ARGV[10] how long an election is remembered, in ms
 -- ARGV[11] largest frame in bytes that travels inside the reply
+-- ARGV[12] '1': the key is taken when it is free; '': it is only looked at
 --
 -- Result, by its first element:
 --   'L', fence                                   the key is the asker's, now or since an earlier try
@@ -33,6 +34,7 @@
 --                                                ARGV[11] is '' here and has to be fetched
 --   'U', flight, time left ms                    an outcome that nobody knows holds the key
 --   'X'                                          somebody was elected after that flight, and that leader's flight is over
+--   'N'                                          nobody has it, and it was only looked at
 --   'E'                                          the asker's flight has ended or was given up: it cannot begin again
 --
 -- The fence is the store's clock in microseconds. Only that grows over the deletion of the record and over FLUSHALL
@@ -95,7 +97,13 @@ if ARGV[9] ~= '' then
   if redis.call('EXISTS', KEYS[3]) == 1 then
     return { 'X' }
   end
-  redis.call('SET', KEYS[3], '', 'PX', ARGV[10])
+  if ARGV[12] ~= '' then
+    redis.call('SET', KEYS[3], '', 'PX', ARGV[10])
+  end
+end
+
+if ARGV[12] == '' then
+  return { 'N' }
 end
 
 local fence = string.format('%.0f', now)

@@ -1,0 +1,63 @@
+/**
+ * Claims under more than one name: while secrets are rotated, gateways whose lists differ in order call one key differently.
+ *
+ * Invariants: who wins a claim under its own name looks at the other names before anything is done with it, so that of two
+ * gateways that know each other's names the one that claims last sees the other; whoever sees a flight, a kept response
+ * or an unknown outcome there gives its claim back and goes by that. When both claim before either looks, both see each
+ * other: the one whose name is the larger text waits for a moment, for the other gives back at once. Should that take
+ * longer, both give back and ask again, which is slow and still safe.
+ */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { ClaimResult, Lease } from '../core/claim.js';
+import type { ClaimRequest } from './store.js';
+
+export type Looked = ClaimResult | { readonly kind: 'free' };
+
+export type RotationOptions = {
+  readonly claim: (request: ClaimRequest) => Promise<ClaimResult>;
+  /** As a claim that takes nothing. */
+  readonly look: (request: ClaimRequest) => Promise<Looked>;
+  /** Gives up a claim of which nothing was done. Never rejects. */
+  readonly giveBack: (lease: Lease, election: number) => Promise<void>;
+};
+
+/** Age of a flight at which its leader must have looked: it goes on. */
+const DECIDED_MS = 150;
+const LOOK_AGAIN_MS = 5;
+
+/** Claims the key under its first name, if it is free under all of them. */
+export async function claimUnderAllNames(request: ClaimRequest, options: RotationOptions): Promise<ClaimResult> {
+  const claimed = await options.claim(request);
+  if (claimed.kind !== 'leader') return claimed;
+  for (const other of request.others) {
+    let looked: Looked;
+    try {
+      looked = await lookAt({ ...request, ...other }, request.key > other.key, options);
+    } catch (error) {
+      // Not waited for: the store is away, and will be told when it is back.
+      void options.giveBack(claimed.lease, request.election);
+      throw error;
+    }
+    if (looked.kind === 'free') continue;
+    await options.giveBack(claimed.lease, request.election);
+    // It cannot lead under a name that it only looked at.
+    if (looked.kind !== 'leader') return looked;
+  }
+  return claimed;
+}
+
+async function lookAt(named: ClaimRequest, stands: boolean, { look }: RotationOptions): Promise<Looked> {
+  const first = await look({ ...named, join: false });
+  if (first.kind !== 'follower') return first;
+  let { ageMs } = first.flight;
+  while (stands && ageMs < DECIDED_MS) {
+    await sleep(LOOK_AGAIN_MS);
+    const again = await look({ ...named, join: false });
+    if (again.kind !== 'follower') return again;
+    // A later flight was claimed when this claim stood already: it gives way.
+    if (again.flight.flight !== first.flight.flight) return { kind: 'free' };
+    ageMs = again.flight.ageMs;
+  }
+  return named.join ? look(named) : first;
+}
