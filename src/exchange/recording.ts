@@ -12,6 +12,7 @@
  */
 
 import type { SharedResponse, Vary } from '../core/sharing.js';
+import { sharedFields } from '../http/fields.js';
 import type { Caller } from './caller.js';
 import type { MemoryBudget } from './memory-budget.js';
 
@@ -23,6 +24,8 @@ export type ResponseHead = {
 };
 
 export type RecordingOptions = {
+  /** The one reader whose response it is: it gets all of the trailer. */
+  readonly leader: Caller;
   /** Largest content that is kept whole. */
   readonly limitBytes: number;
   readonly budget: MemoryBudget;
@@ -172,7 +175,8 @@ export class Recording {
     reader.heldUpMs = 0;
     if (this.#state !== 'concluded' || reader.state === 'blocked') return;
     this.#readers.delete(caller);
-    caller.end(this.#completed ? (this.#chunks.at(-1) as Buffer) : null, this.#trailers);
+    const trailers = caller === this.#options.leader ? this.#trailers : sharedFields(this.#trailers);
+    caller.end(this.#completed ? (this.#chunks.at(-1) as Buffer) : null, trailers);
   }
 
   #drained(reader: Reader): void {

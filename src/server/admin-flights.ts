@@ -1,7 +1,7 @@
 /**
  * The keys that are taken, over all processes, and the operator's word about those of which nobody knows what became.
  *
- * Invariants: a key is shown as its digest only; what an operator settles is written to the log.
+ * Invariants: a key is shown as its digest only; what an operator settles or purges is written to the log.
  */
 
 import type { FastifyInstance, FastifyReply } from 'fastify';
@@ -19,11 +19,12 @@ const STATES = ['in-flight', 'unknown', 'kept', 'any'] as const;
 const NO_VARY = { names: [], digest: '' } as const;
 
 export type FlightsApi = {
-  readonly store: Pick<Store, 'taken' | 'settle'>;
+  readonly store: Pick<Store, 'taken' | 'settle' | 'purge' | 'purgeRoute'>;
   /** How long a response that an operator gives is kept by the rule of that name, ms; null: there is no such rule now. */
   readonly keepMsOf: (route: string) => number | null;
+  readonly isRule: (name: string) => boolean;
   /** Writes what an operator did to the log. */
-  readonly audit: (entry: { readonly key: string; readonly as: string; readonly result: string }) => void;
+  readonly audit: (did: 'settled' | 'purged', entry: Readonly<Record<string, string | number>>) => void;
 };
 
 type SettleBody = {
@@ -33,7 +34,7 @@ type SettleBody = {
   readonly content?: unknown;
 };
 
-/** Adds `GET /flights` and `POST /flights/<digest>/settle`. */
+/** Adds `GET /flights`, `POST /flights/<digest>/settle`, `DELETE /flights/<digest>` and `DELETE /routes/<name>/kept`. */
 export function addFlights(fastify: FastifyInstance, api: FlightsApi): void {
   fastify.get<{ Querystring: { state?: string } }>('/flights', async (request, reply) => {
     const state = STATES.find((known) => known === (request.query.state ?? 'any'));
@@ -60,6 +61,12 @@ export function addFlights(fastify: FastifyInstance, api: FlightsApi): void {
       });
     },
   );
+  fastify.delete<{ Params: { key: string } }>('/flights/:key', (request, reply) =>
+    orUnavailable(reply, () => purge(api, reply, request.params.key)),
+  );
+  fastify.delete<{ Params: { route: string } }>('/routes/:route/kept', (request, reply) =>
+    orUnavailable(reply, () => purgeRoute(api, reply, request.params.route)),
+  );
 }
 
 function inWholeMs(taken: TakenKey): TakenKey {
@@ -73,8 +80,33 @@ async function settle(
   as: Parameters<Store['settle']>[1],
 ): Promise<object> {
   const result = await api.store.settle(key, as);
-  api.audit({ key, as: as.kind, result });
+  api.audit('settled', { key, as: as.kind, result });
   return result === 'settled' ? { settled: key, as: as.kind } : refuse(reply, 404, 'nothing has this key');
+}
+
+async function purge(api: FlightsApi, reply: FastifyReply, key: string): Promise<object> {
+  const result = await api.store.purge(key);
+  api.audit('purged', { key, result });
+  switch (result) {
+    case 'purged':
+      return { purged: key };
+    case 'absent':
+      return refuse(reply, 404, 'nothing is kept under this key');
+    case 'taken':
+      return refuse(
+        reply,
+        409,
+        `a flight or an unknown outcome has this key; POST /flights/${key}/settle frees it or ends it`,
+      );
+  }
+}
+
+/** A name that no rule has any more may still have responses that are kept; one that has none is a slip. */
+async function purgeRoute(api: FlightsApi, reply: FastifyReply, route: string): Promise<object> {
+  const count = await api.store.purgeRoute(route);
+  api.audit('purged', { route, count });
+  if (count === 0 && !api.isRule(route)) return refuse(reply, 404, 'no rule has this name, and nothing is kept by it');
+  return { route, purged: count };
 }
 
 async function find(api: FlightsApi, key: string): Promise<TakenKey | null> {

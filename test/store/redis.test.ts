@@ -2,6 +2,7 @@ import t from 'tap';
 import { RedisStore } from '../../src/store/redis.js';
 import { startRedis } from '../support/redis.js';
 import { type StoreFactory, storeContract } from './contract.js';
+import { marksContract } from './marks-contract.js';
 import { queueContract } from './queue-contract.js';
 
 const redis = await startRedis();
@@ -15,4 +16,5 @@ const factory: StoreFactory = async (test, count) => {
 };
 
 storeContract('redis', factory);
+marksContract('redis', factory);
 queueContract('redis', factory);
