@@ -37,8 +37,11 @@ export type RecordingOptions = {
   readonly onReaderGone: () => void;
 };
 
+/** Whoever reads: a client whose answer has begun. */
+export type RecordingReader = Pick<Caller, 'gone' | 'write' | 'whenDrained' | 'hold' | 'end' | 'cut'>;
+
 type Reader = {
-  readonly caller: Caller;
+  readonly caller: RecordingReader;
   /** Place of the next chunk to write, counted from the response's first. */
   next: number;
   state: 'reading' | 'blocked';
@@ -49,6 +52,7 @@ type Reader = {
 
 /** How long a response that is over is held for somebody who reads nothing of it. */
 const OVER_STALL_MS = 60_000;
+const LEAST_TIMER_MS = 10;
 /** How much of a response that is not kept whole is held for its readers. */
 const WINDOW_BYTES = 4 * 1_048_576;
 
@@ -63,7 +67,7 @@ export class Recording {
   /** The newest chunk completes the message: it is kept back until the response is concluded. */
   #completed = false;
   #trailers: readonly string[] = [];
-  readonly #readers = new Map<Caller, Reader>();
+  readonly #readers = new Map<RecordingReader, Reader>();
   #fullSinceMs: number | null = null;
   #timer: NodeJS.Timeout | null = null;
 
@@ -108,7 +112,7 @@ export class Recording {
   }
 
   /** Gives the content to a caller whose answer has begun, from its first byte on. Only while the record is whole. */
-  attach(caller: Caller): void {
+  attach(caller: RecordingReader): void {
     if (caller.gone) return;
     const reader: Reader = { caller, next: 0, state: 'reading', heldUpMs: 0, progressAtMs: performance.now() };
     this.#readers.set(caller, reader);
@@ -116,7 +120,7 @@ export class Recording {
   }
 
   /** Whoever has left is not read to any more. */
-  detach(caller: Caller): void {
+  detach(caller: RecordingReader): void {
     if (!this.#readers.delete(caller)) return;
     this.#trim();
     this.#options.onReaderGone();
@@ -183,11 +187,11 @@ export class Recording {
     if (this.#readers.get(reader.caller) !== reader) return;
     reader.state = 'reading';
     this.#pump(reader);
-    this.#trim();
+    this.#trim(reader);
   }
 
   /** Lets go of what nobody will read: of a window what the slowest has read, of a record that is over everything. */
-  #trim(): void {
+  #trim(by: Reader | null = null): void {
     if (this.#state === 'whole') return;
     const end = this.#first + this.#chunks.length;
     let needed = this.#state === 'window' && this.#completed ? end - 1 : end;
@@ -198,31 +202,35 @@ export class Recording {
     this.#heldBytes -= bytes;
     this.#options.budget.giveBack(bytes);
     if (this.#readers.size === 0 && this.#state !== 'window') this.#stopTimer();
-    if (this.full && this.#heldBytes < Math.min(this.#options.limitBytes, WINDOW_BYTES)) this.#haveRoom();
+    if (this.full && this.#heldBytes < Math.min(this.#options.limitBytes, WINDOW_BYTES)) this.#haveRoom(by);
   }
 
   #beFull(): void {
-    if (this.#fullSinceMs !== null) return;
-    const slowest = this.#slowest();
-    if (slowest === null) return;
+    if (this.#fullSinceMs !== null || this.#readers.size === 0) return;
     this.#fullSinceMs = performance.now();
     this.#stopTimer();
-    const leftMs = Math.max(0, this.#options.stallMs - slowest.heldUpMs);
-    if (leftMs === Number.POSITIVE_INFINITY) return;
-    this.#timer = setTimeout(() => this.#cutSlowest(slowest), leftMs);
+    this.#watchSlowest();
   }
 
-  /** Alone it holds up nobody; with others they have waited for it long enough. */
-  #cutSlowest(slowest: Reader): void {
-    if (this.#readers.size > 1 && this.#readers.get(slowest.caller) === slowest) this.#cut(slowest);
+  /** Whoever is the slowest when its time is over has been so since the window is full: nothing is added to it. */
+  #watchSlowest(): void {
+    const slowest = this.#slowest();
+    // Alone it holds up nobody, and nobody joins a window.
+    if (slowest === null || this.#fullSinceMs === null || this.#readers.size === 1) return;
+    const leftMs = this.#options.stallMs - slowest.heldUpMs - (performance.now() - this.#fullSinceMs);
+    if (leftMs > 0) {
+      this.#timer = setTimeout(() => this.#watchSlowest(), Math.max(LEAST_TIMER_MS, leftMs));
+      return;
+    }
+    this.#cut(slowest);
+    this.#watchSlowest();
   }
 
-  #haveRoom(): void {
-    const fullMs = performance.now() - (this.#fullSinceMs as number);
+  /** `by`: whose reading has made it; null when somebody is gone. */
+  #haveRoom(by: Reader | null): void {
+    if (by !== null) by.heldUpMs += performance.now() - (this.#fullSinceMs as number);
     this.#fullSinceMs = null;
     this.#stopTimer();
-    const slowest = this.#slowest();
-    if (slowest !== null && slowest.next < this.#first + this.#chunks.length) slowest.heldUpMs += fullMs;
     if (this.#state === 'window') this.#options.onRoom();
   }
 

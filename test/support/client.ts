@@ -126,6 +126,72 @@ function collect(message: http.IncomingMessage, began: number, resolve: (answer:
   );
 }
 
+/** A request whose answer is read while it comes, at the pace that the test wants. */
+export class Watching {
+  readonly answer: Promise<Answered>;
+  readonly #request: http.ClientRequest;
+  #message: http.IncomingMessage | null = null;
+  #bytes = 0;
+  readonly #watchers = new Set<() => void>();
+
+  /** `reads` false: nothing is read until `resume`. */
+  constructor(url: string, options: RequestOptions = {}, reads = true) {
+    const { hostname, port, host } = new URL(url);
+    const began = performance.now();
+    const { method = 'GET', path = '/' } = options;
+    const headers = fieldsOf(options, host);
+    this.#request = http.request({ host: hostname, port, method, path, headers, agent: false });
+    this.answer = new Promise<Answered>((resolve, reject) => {
+      this.#request.on('error', reject);
+      this.#request.on('response', (message) => {
+        this.#message = message;
+        collect(message, began, resolve);
+        message.on('data', (piece: Buffer) => {
+          this.#bytes += piece.length;
+          for (const look of this.#watchers) look();
+        });
+        if (!reads) message.pause();
+        for (const look of this.#watchers) look();
+      });
+    });
+    this.answer.catch(() => {});
+    this.#request.end(options.body);
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Resolves when the fields and so many bytes of content are here. */
+  async received(bytes: number): Promise<void> {
+    await within(
+      10_000,
+      `${bytes} bytes`,
+      new Promise<void>((resolve) => {
+        const look = () => {
+          if (this.#message === null || this.#bytes < bytes) return;
+          this.#watchers.delete(look);
+          resolve();
+        };
+        this.#watchers.add(look);
+        look();
+      }),
+    );
+  }
+
+  pause(): void {
+    this.#message?.pause();
+  }
+
+  resume(): void {
+    this.#message?.resume();
+  }
+
+  leave(): void {
+    this.#request.destroy();
+  }
+}
+
 /** Makes `count` requests at once, in order, and waits for all answers. */
 export function burst(count: number, make: (index: number) => Promise<Answered>): Promise<Answered[]> {
   return Promise.all(Array.from({ length: count }, (_, index) => make(index)));

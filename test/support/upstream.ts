@@ -255,8 +255,9 @@ export class StubUpstream {
     await closed;
   }
 
-  /** Opens the port, the same one as before. */
+  /** Opens the port, the same one as before; nothing when it is open. */
   async listen(): Promise<void> {
+    if (this.#server.listening) return;
     await new Promise<void>((resolve) => {
       this.#server.listen({ host: '127.0.0.1', port: this.#port, backlog: 2048 }, resolve);
     });
