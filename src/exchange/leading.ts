@@ -258,7 +258,6 @@ export class Leading implements ForwardSink {
 
   #newRecording(policy: CoalescePolicy | ReplayPolicy, head: ResponseHead): Recording {
     return new Recording(head, {
-      leader: this.#options.caller,
       limitBytes: policy.maxSharedBytes,
       budget: this.#options.budget,
       // Of a replayed request nobody but its own client reads while it comes.
@@ -302,7 +301,8 @@ export class Leading implements ForwardSink {
     await this.#abandoning;
     if (this.#over) return;
     const latencyMs = performance.now() - this.#startedAtMs;
-    const recorded = this.#recording?.response(policy.kind === 'replay' ? trailers : sharedFields(trailers)) ?? null;
+    const forOthers = policy.kind === 'replay' ? trailers : sharedFields(trailers);
+    const recorded = this.#recording?.response(forOthers) ?? null;
     await this.#settle(this.#settlementOf(recorded), this.#keepMs);
     if (this.#head !== null && recorded !== null) {
       const { status, reason, fields } = this.#head;
@@ -311,7 +311,7 @@ export class Leading implements ForwardSink {
       this.#recording?.attach(caller);
     }
     if (this.#recording === null) caller.end(this.#lastChunk, trailers);
-    else this.#recording.conclude(trailers);
+    else this.#recording.conclude(forOthers, caller, trailers);
     this.#end(latencyMs);
   }
 

@@ -12,7 +12,6 @@
  */
 
 import type { SharedResponse, Vary } from '../core/sharing.js';
-import { sharedFields } from '../http/fields.js';
 import type { Caller } from './caller.js';
 import type { MemoryBudget } from './memory-budget.js';
 
@@ -24,8 +23,6 @@ export type ResponseHead = {
 };
 
 export type RecordingOptions = {
-  /** The one reader whose response it is: it gets all of the trailer. */
-  readonly leader: Caller;
   /** Largest content that is kept whole. */
   readonly limitBytes: number;
   readonly budget: MemoryBudget;
@@ -67,6 +64,8 @@ export class Recording {
   /** The newest chunk completes the message: it is kept back until the response is concluded. */
   #completed = false;
   #trailers: readonly string[] = [];
+  #leader: RecordingReader | null = null;
+  #leadersTrailers: readonly string[] = [];
   readonly #readers = new Map<RecordingReader, Reader>();
   #fullSinceMs: number | null = null;
   #timer: NodeJS.Timeout | null = null;
@@ -133,11 +132,17 @@ export class Recording {
     return { ...this.head, content, trailers };
   }
 
-  /** Lets everybody come to the end. */
-  conclude(trailers: readonly string[]): void {
+  /** Lets everybody come to the end. `leader`, whose response it is, may get another trailer than the others. */
+  conclude(
+    trailers: readonly string[],
+    leader: RecordingReader | null = null,
+    leadersTrailers: readonly string[] = trailers,
+  ): void {
     if (this.#state === 'failed' || this.#state === 'concluded') return;
     this.#state = 'concluded';
     this.#trailers = trailers;
+    this.#leader = leader;
+    this.#leadersTrailers = leadersTrailers;
     this.#stopTimer();
     for (const reader of [...this.#readers.values()]) this.#pump(reader);
     this.#trim();
@@ -179,7 +184,7 @@ export class Recording {
     reader.heldUpMs = 0;
     if (this.#state !== 'concluded' || reader.state === 'blocked') return;
     this.#readers.delete(caller);
-    const trailers = caller === this.#options.leader ? this.#trailers : sharedFields(this.#trailers);
+    const trailers = caller === this.#leader ? this.#leadersTrailers : this.#trailers;
     caller.end(this.#completed ? (this.#chunks.at(-1) as Buffer) : null, trailers);
   }
 
