@@ -2,9 +2,10 @@
  * The store in Redis (6.2 and later, or Valkey).
  *
  * Layout: `<prefix>:{<key>}` is the key's record, `<prefix>:{<key>}:r:<flight>` a flight's result and
- * `<prefix>:{<key>}:e:<flight>` the mark of the election after it; `<prefix>:{<key>}:u` is the key's mark; `<prefix>:{<key>}:q` and `<prefix>:{<key>}:w` are the
- * turns and the places of a queue; all of one hash slot. `<prefix>:p:<process>` is the channel of a process. What the
- * record holds, claim.lua says; of queues, queue.lua and redis-queue.ts.
+ * `<prefix>:{<key>}:e:<flight>` the mark of the election after it; `<prefix>:{<key>}:u` is the mark of an unshareable
+ * response; `<prefix>:{<key>}:q` and `<prefix>:{<key>}:w` are the turns and the places of a queue; all of one hash slot.
+ * `<prefix>:p:<process>` is the channel of a process. What the record holds, claim.lua says; of queues, queue.lua and
+ * redis-queue.ts.
  *
  * Invariants: each question is one script, so each answer is atomic; all times are the server's; a claim of which the
  * answer was lost is owed a release, paid by token as soon as the server answers, so that no key stays locked by nobody.
