@@ -25,7 +25,10 @@ const REFRESH: CoalescePolicy = {
   pollMs: 500,
   keep: { kind: 'fixed', keepMs: 5_000 },
   maxSharedBytes: 8_388_608,
-  keepStatuses: [{ from: 200, to: 399 }],
+  keepStatuses: [
+    { from: 200, to: 299 },
+    { from: 300, to: 399 },
+  ],
   maxFollowers: 10_000,
   stallMs: 10_000,
   onLeaderFailure: { kind: 'fail' },
