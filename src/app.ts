@@ -81,7 +81,8 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
           flights: {
             store,
             keepMsOf: (route) => keepMsOfRule(config.rules.find((rule) => rule.name === route)),
-            audit: (entry) => log.warn(entry, 'settled by an operator'),
+            isRule: (name) => config.rules.some((rule) => rule.name === name),
+            audit: (did, entry) => log.warn(entry, `${did} by an operator`),
           },
           metrics: { contentType: metrics.contentType, expose: () => metrics.expose() },
         })

@@ -25,11 +25,16 @@ const REFRESH: CoalescePolicy = {
   pollMs: 500,
   keep: { kind: 'fixed', keepMs: 5_000 },
   maxSharedBytes: 8_388_608,
+  keepStatuses: [
+    { from: 200, to: 299 },
+    { from: 300, to: 399 },
+  ],
   maxFollowers: 10_000,
   stream: 'in-process',
   stallMs: 10_000,
   onLeaderFailure: { kind: 'fail' },
   onUnshareable: 'by-method',
+  unshareableForMs: 60_000,
 };
 
 const PROCEED: RejectPolicy = {

@@ -25,6 +25,7 @@ import {
   type RouteOutput,
   retryAfterSeconds,
 } from './schema.js';
+import { statusRangeOf } from './statuses.js';
 import { durationMs, sizeBytes } from './units.js';
 
 type RouteOf<Kind extends KeyedPolicy['kind']> = Extract<RouteOutput, { policy: Kind }>;
@@ -136,6 +137,7 @@ function coalesceOf(route: RouteOf<'coalesce'>): CoalescePolicy {
     ...keyedOf(route),
     ...waitOf(route.wait),
     keep: route.keep === undefined ? { kind: 'by-method' } : { kind: 'fixed', keepMs: durationMs(route.keep) },
+    keepStatuses: route.keepStatuses.map(statusRangeOf),
     maxSharedBytes: sizeBytes(route.maxShared),
     maxFollowers: route.maxFollowers,
     stream: route.stream ? 'to-all-processes' : 'in-process',
@@ -145,6 +147,7 @@ function coalesceOf(route: RouteOf<'coalesce'>): CoalescePolicy {
         ? { kind: 'elect', elections: route.elections ?? DEFAULT_ELECTIONS }
         : { kind: 'fail' },
     onUnshareable: route.onUnshareable ?? 'by-method',
+    unshareableForMs: durationMs(route.unshareableFor),
   };
 }
 

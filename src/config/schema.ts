@@ -28,6 +28,7 @@ import {
   NAME,
   STORE_PREFIX,
 } from './forms.js';
+import { repeatedStatuses, STATUS_CLASS } from './statuses.js';
 import { DURATION, durationMs, SIZE, sizeBytes } from './units.js';
 
 function fields<const Shape extends z.ZodRawShape>(shape: Shape) {
@@ -42,8 +43,7 @@ function text(expected: string, form: RegExp | ((text: string) => boolean)) {
 }
 
 /** A whole number; with one message for all that can be wrong with it. */
-function wholeNumber(what: string, min: number, max: number) {
-  const error = `${what} from ${min} to ${max}`;
+function wholeNumber(what: string, min: number, max: number, error = `${what} from ${min} to ${max}`) {
   return z.int({ error }).min(min, { error }).max(max, { error });
 }
 
@@ -316,6 +316,11 @@ const callerFields = [
 const onStoreDown = z.enum(['local', 'pass', 'reject']);
 const maxShared = size('1B', '1GiB').default('8MiB').describe('Largest response that is kept for others.');
 
+const statusOrClass = 'a status from 200 to 999 or a class such as 2xx';
+const keptStatus = z.union([wholeNumber('a status', 200, 999, statusOrClass), text(statusOrClass, STATUS_CLASS)], {
+  error: statusOrClass,
+});
+
 const waitMax = duration('1ms', '1h');
 
 function wait(who: string, afterIt: string) {
@@ -346,6 +351,24 @@ export const ROUTE_POLICIES = {
     keep: duration('0s', '168h')
       .optional()
       .describe('How long a response answers later duplicates; when left out 5s for unsafe methods, 0s for safe ones.'),
+    keepStatuses: z
+      .array(keptStatus)
+      .min(1, { error: 'at least one status or class (keep: 0 keeps nothing)' })
+      .check((context) => {
+        for (const index of repeatedStatuses(context.value)) {
+          const input = context.value[index];
+          context.issues.push({
+            code: 'custom',
+            message: 'a status that the list does not have yet',
+            input,
+            path: [index],
+          });
+        }
+      })
+      .default(['2xx', '3xx'])
+      .describe(
+        'Statuses, or classes such as 4xx, whose responses are kept; others are for those who joined the flight.',
+      ),
     maxShared,
     maxFollowers: wholeNumber('a number of followers', 1, 1_000_000)
       .default(10_000)
@@ -376,6 +399,11 @@ export const ROUTE_POLICIES = {
       .optional()
       .describe(
         'What followers of a response do that must not be shared; when left out safe methods forward, others fail.',
+      ),
+    unshareableFor: duration('0s', '1h')
+      .default('60s')
+      .describe(
+        'How long it is remembered that a response must not be shared: until then nobody waits for the next; 0s: not at all.',
       ),
   }),
   reject: fields({

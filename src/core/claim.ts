@@ -41,12 +41,18 @@ export type FlightRef = {
 };
 
 /**
+ * What a flight's response is expected to be: `unshareable` while the key is marked, because an earlier response of it was
+ * for one client alone not long ago.
+ */
+export type Expects = 'shareable' | 'unshareable';
+
+/**
  * The store's answer to "who has this key?". A claim whose fingerprint is not that of the key's flight is a `mismatch`
  * before anything else is looked at, in flight and ended alike.
  */
 export type ClaimResult =
-  | { readonly kind: 'leader'; readonly lease: Lease }
-  | { readonly kind: 'follower'; readonly flight: FlightRef }
+  | { readonly kind: 'leader'; readonly lease: Lease; readonly expects: Expects }
+  | { readonly kind: 'follower'; readonly flight: FlightRef; readonly expects: Expects }
   | {
       readonly kind: 'stored';
       readonly flight: string;
@@ -105,6 +111,9 @@ export type TakenKey = {
   /** Processes that wait for it; of a queue, requests that wait for a turn. */
   readonly waiting: number;
 };
+
+/** What became of what a key was kept with. `taken`: a flight or an unknown outcome has the key, and nothing was changed. */
+export type Purged = 'purged' | 'absent' | 'taken';
 
 /** What renewal, completion and release answer: the lease was still held, or it was lost and nothing was written. */
 export type Held = 'held' | 'lost';

@@ -3,7 +3,7 @@
  * decision comes out; carrying it out is the exchange's work.
  */
 
-import type { ClaimResult, FlightRef, Lease, Settlement } from './claim.js';
+import type { ClaimResult, Expects, FlightRef, Lease, Settlement } from './claim.js';
 import {
   type ClaimPolicy,
   type CoalescePolicy,
@@ -18,8 +18,10 @@ import type { SharedResponse } from './sharing.js';
 export type Refusal = 'key-reused' | 'outcome-unknown' | 'response-not-kept' | 'leader-failed';
 
 export type Decision =
-  | { readonly kind: 'forward'; readonly lease: Lease }
+  | { readonly kind: 'forward'; readonly lease: Lease; readonly expects: Expects }
   | { readonly kind: 'wait'; readonly flight: FlightRef }
+  /** Does not wait for a response that would hardly be for it: ends as a follower of an unshareable one. */
+  | { readonly kind: 'apart' }
   | {
       readonly kind: 'replay';
       readonly response: SharedResponse;
@@ -35,8 +37,9 @@ export type Decision =
 export function decide(policy: ClaimPolicy, claim: ClaimResult): Decision {
   switch (claim.kind) {
     case 'leader':
-      return { kind: 'forward', lease: claim.lease };
+      return { kind: 'forward', lease: claim.lease, expects: claim.expects };
     case 'follower':
+      if (waits(policy) && claim.expects === 'unshareable') return { kind: 'apart' };
       return { kind: waits(policy) ? 'wait' : 'reject', flight: claim.flight };
     case 'stored':
       if (claim.ended.kind === 'not-kept') return { kind: 'refuse', code: 'response-not-kept' };
@@ -113,10 +116,11 @@ function afterFailure(
   return election < elections ? { kind: 'elect', election: election + 1 } : { kind: 'refuse', code: 'leader-failed' };
 }
 
-/** For how long a response answers later duplicates: coalesce keeps what the upstream answered as an error for nobody. */
+/** For how long a response of this status answers later duplicates. */
 export function keepMsFor(policy: CoalescePolicy | ReplayPolicy, method: string, status: number): number {
   if (policy.kind === 'replay') return policy.keepMs;
-  return status >= 400 ? 0 : keepMsOf(policy, method);
+  const isKept = policy.keepStatuses.some(({ from, to }) => from <= status && status <= to);
+  return isKept ? keepMsOf(policy, method) : 0;
 }
 
 /**

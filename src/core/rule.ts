@@ -98,6 +98,8 @@ export type CoalescePolicy = Keyed & {
   /** Interval of the follower's safety re-read of the store. */
   readonly pollMs: number;
   readonly keep: { readonly kind: 'by-method' } | { readonly kind: 'fixed'; readonly keepMs: number };
+  /** Responses of these statuses are kept; any other is for those who joined its flight. */
+  readonly keepStatuses: readonly StatusRange[];
   readonly maxSharedBytes: number;
   /** How many wait for, or read, one flight's response in this process; more are refused. */
   readonly maxFollowers: number;
@@ -108,7 +110,12 @@ export type CoalescePolicy = Keyed & {
   readonly onLeaderFailure: { readonly kind: 'fail' } | { readonly kind: 'elect'; readonly elections: number };
   /** What followers of an unshareable response do; `by-method`: safe methods forward, others fail. */
   readonly onUnshareable: 'by-method' | 'forward' | 'fail';
+  /** How long it is remembered of a key that its response was unshareable; 0: it is not. */
+  readonly unshareableForMs: number;
 };
+
+/** Statuses from one to another, both included. */
+export type StatusRange = { readonly from: number; readonly to: number };
 
 export type RejectPolicy = Keyed & {
   readonly kind: 'reject';

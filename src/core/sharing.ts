@@ -33,7 +33,9 @@ export type UnshareableReason =
   | 'set-cookie'
   | 'private'
   | 'no-store'
-  | 'too-large';
+  | 'too-large'
+  /** It would have been kept whole, had there been room for it. */
+  | 'memory-short';
 
 export type Verdict =
   | { readonly kind: 'shareable'; readonly varyNames: readonly string[] }

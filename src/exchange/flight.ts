@@ -5,7 +5,7 @@
  * one timer serves all of them.
  */
 
-import type { FlightRef } from '../core/claim.js';
+import type { Expects, FlightRef } from '../core/claim.js';
 import { waitOf } from '../core/policy.js';
 import type { ClaimPolicy } from '../core/rule.js';
 import type { Caller, KeyNames } from './caller.js';
@@ -45,6 +45,8 @@ export class Flight {
   /** Id of the flight whose settlement is awaited here: its own, or that of another process's leader. */
   leaderFlight: string;
   state: FlightState = { kind: 'claiming' };
+  /** Nobody waits for a response that is expected to be for its leader's client alone. */
+  expects: Expects = 'shareable';
   /** The response as it comes, once it may be read; null before. */
   recording: Recording | null = null;
   readonly #waiting = new Set<Caller>();

@@ -7,7 +7,7 @@
  * closed for joining before anybody, in any process, is given its response.
  */
 
-import type { ClaimResult, FlightRef, Lease, Settlement } from '../core/claim.js';
+import type { ClaimResult, Expects, FlightRef, Lease, Settlement } from '../core/claim.js';
 import type { BypassReason } from '../core/outcome.js';
 import { type Decision, decide, endingOf, type Refusal, retryAfterSeconds, waitOf, waits } from '../core/policy.js';
 import type { ClaimPolicy, RejectPolicy } from '../core/rule.js';
@@ -25,8 +25,12 @@ import type { Recording } from './recording.js';
 import { endRemote, RelayingReader, recordRemote } from './relaying.js';
 
 const PLAIN_CONFLICT = { status: 409, retryAfter: { kind: 'computed' } } as const satisfies RejectPolicy['conflict'];
+/** What becomes of whoever does not wait for the response of a marked key. */
+const AS_EXPECTED = { kind: 'unshareable', reason: 'expected' } as const satisfies Settlement;
 /** Only policies with a wait follow; this stands for the interval of one that does not. */
 const WITHOUT_POLL_MS = 500;
+
+type Led = { readonly lease: Lease; readonly expects: Expects };
 
 export type FlightsOptions = {
   readonly store: Store;
@@ -99,6 +103,7 @@ export class Flights {
     if (state.kind !== 'claiming') caller.role = 'follower';
     if (isCrowded(flight)) caller.refuse('overloaded');
     else if (flight.recording?.isWhole) this.#read(flight, flight.recording, caller);
+    else if (flight.expects === 'unshareable') this.#end(flight, caller, AS_EXPECTED);
     else flight.add(caller);
     return true;
   }
@@ -163,10 +168,13 @@ export class Flights {
   #carryOut(flight: Flight, store: Store, decision: Decision, claimedAtMs: number): void {
     switch (decision.kind) {
       case 'forward':
-        return this.#lead(flight, store, decision.lease, claimedAtMs);
+        return this.#lead(flight, store, decision, claimedAtMs);
       case 'wait':
         this.#follow(flight, store, decision.flight).catch(this.#options.observer.failed);
         return;
+      case 'apart':
+        flight.markFollowers();
+        return this.#conclude(flight, AS_EXPECTED);
       case 'reject':
         this.#close(flight);
         for (const seeker of flight.takeAll()) this.#refuseDuplicate(seeker, decision.flight);
@@ -181,7 +189,7 @@ export class Flights {
     }
   }
 
-  #lead(flight: Flight, store: Store, lease: Lease, claimedAtMs: number): void {
+  #lead(flight: Flight, store: Store, { lease, expects }: Led, claimedAtMs: number): void {
     const caller = flight.takeFirst();
     if (caller === null) {
       // Everybody here left while the store was asked. Nothing was sent: the key is for those who wait elsewhere.
@@ -205,9 +213,11 @@ export class Flights {
       },
     });
     flight.state = { kind: 'leading', leading };
+    flight.expects = expects;
     if (waits(flight.policy)) flight.markFollowers();
     else for (const seeker of flight.takeAll()) this.#refuseDuplicate(seeker, leading.ref);
     leading.start();
+    if (expects === 'unshareable') this.#tell(flight, AS_EXPECTED);
   }
 
   async #withdraw(store: Store, lease: Lease, election: number): Promise<void> {
@@ -257,6 +267,10 @@ export class Flights {
   /** The flight has ended: it is closed, and everybody who waits here learns how. */
   #conclude(flight: Flight, settlement: Settlement): void {
     this.#close(flight);
+    this.#tell(flight, settlement);
+  }
+
+  #tell(flight: Flight, settlement: Settlement): void {
     inSlices(eachOf(flight.takeAll()), (follower) => {
       try {
         this.#end(flight, follower, settlement);

@@ -16,8 +16,8 @@ import { derivedKey, type FlightRef, type Held, type Lease, type Settlement } fr
 import { keepMsFor, sharesResponses } from '../core/policy.js';
 import { kept, replayable } from '../core/recorded.js';
 import { type CoalescePolicy, isSafe, type KeyedPolicy, type ReplayPolicy } from '../core/rule.js';
-import { judge, type SharedResponse, varyDigest } from '../core/sharing.js';
-import { clientFields, contentLengthOf, hasNoContent } from '../http/fields.js';
+import { judge, type SharedResponse, type UnshareableReason, varyDigest } from '../core/sharing.js';
+import { clientFields, contentLengthOf, hasNoContent, sharedFields } from '../http/fields.js';
 import type { Leases } from '../store/leases.js';
 import type { UpstreamFailure } from '../upstream/failure.js';
 import type { Exchange, ForwardSink, Upstream } from '../upstream/upstream.js';
@@ -236,7 +236,9 @@ export class Leading implements ForwardSink {
   #onOutgrown(recording: Recording): void {
     const { caller, policy } = this.#options;
     this.#unrecorded = policy.kind === 'replay' ? 'not-kept' : 'unshareable';
-    if (policy.kind === 'coalesce') this.#giveUpKey('too-large');
+    if (policy.kind === 'coalesce') {
+      this.#giveUpKey(policy, this.#receivedBytes > policy.maxSharedBytes ? 'too-large' : 'memory-short');
+    }
     if (this.#head === null) return;
     const { status, reason, fields } = this.#head;
     this.#head = null;
@@ -266,11 +268,11 @@ export class Leading implements ForwardSink {
     if (policy.kind === 'replay') return this.#recordReplay(policy, status, reason, fields);
     const verdict = judge(policy, status, fields, this.#expectedBytes);
     if (verdict.kind === 'unshareable') {
-      this.#giveUpKey(verdict.reason);
+      this.#giveUpKey(policy, verdict.reason);
       return;
     }
     const vary = { names: verdict.varyNames, digest: varyDigest(verdict.varyNames, caller.fields) };
-    this.#recording = this.#newRecording(policy, { status, reason, fields, vary });
+    this.#recording = this.#newRecording(policy, { status, reason, fields: sharedFields(fields), vary });
   }
 
   #newRecording(policy: CoalescePolicy | ReplayPolicy, head: ResponseHead): Recording {
@@ -285,11 +287,14 @@ export class Leading implements ForwardSink {
   }
 
   /** Nobody else gets this response: the key is free from now on, and what follows is for the leader's client alone. */
-  #giveUpKey(reason: string): void {
+  #giveUpKey({ unshareableForMs }: CoalescePolicy, reason: UnshareableReason): void {
     this.#released = true;
-    this.#settle({ kind: 'unshareable', reason }, 0)
+    const { observer, caller } = this.#options;
+    observer.unshareable(caller.route, reason);
+    // That there was no room just now says nothing about the next response.
+    this.#settle({ kind: 'unshareable', reason }, reason === 'memory-short' ? 0 : unshareableForMs)
       .then(() => this.#abandonIfAlone())
-      .catch(this.#options.observer.failed);
+      .catch(observer.failed);
   }
 
   #recordReplay(policy: ReplayPolicy, status: number, reason: string, fields: string[]): void {
@@ -310,12 +315,13 @@ export class Leading implements ForwardSink {
   }
 
   async #finish(trailers: string[]): Promise<void> {
-    const { caller } = this.#options;
+    const { caller, policy } = this.#options;
     // An abandonment that the store has already been asked for comes first: after it there is nothing to settle.
     await this.#abandoning;
     if (this.#over) return;
     const latencyMs = performance.now() - this.#startedAtMs;
-    const recorded = this.#recording?.response(trailers) ?? null;
+    const forOthers = policy.kind === 'replay' ? trailers : sharedFields(trailers);
+    const recorded = this.#recording?.response(forOthers) ?? null;
     await this.#settle(this.#settlementOf(recorded), this.#keepMs);
     if (this.#head !== null && recorded !== null) {
       const { status, reason, fields } = this.#head;
@@ -324,7 +330,7 @@ export class Leading implements ForwardSink {
       this.#recording?.attach(caller);
     }
     if (this.#recording === null) caller.end(this.#lastChunk, trailers);
-    else this.#recording.conclude(trailers);
+    else this.#recording.conclude(forOthers, caller, trailers);
     this.#end(latencyMs);
   }
 

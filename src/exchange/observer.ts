@@ -2,6 +2,7 @@
 
 import type { BypassReason } from '../core/outcome.js';
 import type { Reconciled, ReconcileVerdict } from '../core/reconcile.js';
+import type { UnshareableReason } from '../core/sharing.js';
 import type { Report } from './caller.js';
 
 /** An unknown outcome that the API's answer ended. `key` is the digest. */
@@ -31,6 +32,8 @@ export interface ExchangeObserver {
   sent(route: string): void;
   /** A request of a rule with a policy is forwarded without it. */
   unprotected(route: string, reason: BypassReason): void;
+  /** A response can be given to nobody but its leader's client. */
+  unshareable(route: string, reason: UnshareableReason): void;
   /** A flight began (+1) or ended (-1) in this process. */
   flights(route: string, change: 1 | -1): void;
   /** A request began (+1) or ended (-1) to wait for its turn in this process. */

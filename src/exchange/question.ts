@@ -6,7 +6,7 @@
  */
 
 import type { ReconcileAnswer } from '../core/reconcile.js';
-import { clientFields, contentLengthOf } from '../http/fields.js';
+import { clientFields, contentLengthOf, sharedFields } from '../http/fields.js';
 import type { FailureCause, UpstreamFailure } from '../upstream/failure.js';
 import type { Exchange, ForwardSink, Upstream } from '../upstream/upstream.js';
 
@@ -61,7 +61,8 @@ class Question implements ForwardSink {
   onInterim(): void {}
 
   onFields(status: number, reason: string, fields: string[]): void {
-    const passed = clientFields(fields);
+    // Nobody's request is the one that was asked with: what tells of it is for nobody.
+    const passed = sharedFields(clientFields(fields));
     this.#head = { status, reason, fields: passed };
     if ((contentLengthOf(passed) ?? 0) > this.#limitBytes) this.#tooLarge();
   }

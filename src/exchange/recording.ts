@@ -68,6 +68,8 @@ export class Recording {
   /** The newest chunk completes the message: it is kept back until the response is concluded. */
   #completed = false;
   #trailers: readonly string[] = [];
+  #leader: RecordingReader | null = null;
+  #leadersTrailers: readonly string[] = [];
   readonly #readers = new Map<RecordingReader, Reader>();
   /** Whether all readers are being given what is there; `again`: with more come since. */
   #pumping: 'not' | 'once' | 'again' = 'not';
@@ -143,11 +145,17 @@ export class Recording {
     return { ...this.head, content, trailers };
   }
 
-  /** Lets everybody come to the end. */
-  conclude(trailers: readonly string[]): void {
+  /** Lets everybody come to the end. `leader`, whose response it is, may get another trailer than the others. */
+  conclude(
+    trailers: readonly string[],
+    leader: RecordingReader | null = null,
+    leadersTrailers: readonly string[] = trailers,
+  ): void {
     if (this.#state === 'failed' || this.#state === 'concluded') return;
     this.#state = 'concluded';
     this.#trailers = trailers;
+    this.#leader = leader;
+    this.#leadersTrailers = leadersTrailers;
     this.#stopTimer();
     this.#pumpAll();
     this.#watchStalled();
@@ -209,7 +217,8 @@ export class Recording {
     reader.heldUpMs = 0;
     if (this.#state !== 'concluded' || reader.state === 'blocked') return;
     this.#readers.delete(caller);
-    caller.end(this.#completed ? (this.#chunks.at(-1) as Buffer) : null, this.#trailers);
+    const trailers = caller === this.#leader ? this.#leadersTrailers : this.#trailers;
+    caller.end(this.#completed ? (this.#chunks.at(-1) as Buffer) : null, trailers);
   }
 
   #drained(reader: Reader): void {

@@ -21,6 +21,29 @@ const CONNECTION_SPECIFIC: ReadonlySet<string> = new Set([
  */
 const NEVER_UPSTREAM: ReadonlySet<string> = new Set([...CONNECTION_SPECIFIC, 'expect', 'trailer']);
 
+/**
+ * Fields of a response that tell of its one exchange, or speak to the one client that asked: followers, and those who come
+ * later, are not given them. `Date`, `Age` and `Server` are of the response, whoever reads it; `WWW-Authenticate` is what
+ * makes a 401 one (RFC 9110 section 15.5.2); `Alt-Svc` is about the origin (RFC 7838).
+ */
+const PER_EXCHANGE: ReadonlySet<string> = new Set([
+  // Ids of one request: whoever reports a follower's would lead to the log lines of somebody else.
+  'x-request-id',
+  'request-id',
+  'x-correlation-id',
+  // The trace of the leader's request (W3C Trace Context).
+  'traceresponse',
+  'traceparent',
+  'tracestate',
+  // What the leader's exchange took (W3C Server Timing); a follower waited for less, a later one for nothing.
+  'server-timing',
+  // "Only to the next outbound client on the response chain" (RFC 9110 sections 11.7.1 and 11.7.3).
+  'proxy-authenticate',
+  'proxy-authentication-info',
+  // The end of one client's authentication, its next nonce for one (RFC 9110 section 11.6.3).
+  'authentication-info',
+]);
+
 /** Fields whose value many clients make anew for every attempt, so that they tell a retry from the request before it. */
 export const PER_ATTEMPT_FIELDS = ['x-request-id', 'x-correlation-id', 'traceparent'] as const;
 
@@ -135,6 +158,16 @@ export function clientFields(fields: readonly string[]): string[] {
     const name = spelled.toLowerCase();
     if (CONNECTION_SPECIFIC.has(name) || named?.has(name)) continue;
     out.push(spelled, fields[i + 1] as string);
+  }
+  return out;
+}
+
+/** The field lines of a response that are given to others than its leader's client; those of its trailer as well. */
+export function sharedFields(fields: readonly string[]): string[] {
+  const out: string[] = [];
+  for (let i = 0; i + 1 < fields.length; i += 2) {
+    const name = fields[i] as string;
+    if (!PER_EXCHANGE.has(name.toLowerCase())) out.push(name, fields[i + 1] as string);
   }
   return out;
 }

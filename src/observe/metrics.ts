@@ -6,6 +6,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import { type BypassReason, labelOf } from '../core/outcome.js';
 import type { Reconciled, ReconcileVerdict } from '../core/reconcile.js';
+import type { UnshareableReason } from '../core/sharing.js';
 import type { ExchangeObserver } from '../exchange/observer.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 
@@ -27,6 +28,11 @@ export class Metrics {
   readonly #unprotected = this.#counter(
     'unprotected_requests_total',
     'Requests of a rule with a policy that were forwarded without it, by reason.',
+    ['route', 'reason'],
+  );
+  readonly #unshareable = this.#counter(
+    'unshareable_responses_total',
+    'Responses of coalesce rules that could be given to nobody else, by reason.',
     ['route', 'reason'],
   );
   readonly #asked = this.#counter(
@@ -98,6 +104,10 @@ export class Metrics {
     this.#unprotected.inc({ route, reason });
   }
 
+  unshareable(route: string, reason: UnshareableReason): void {
+    this.#unshareable.inc({ route, reason });
+  }
+
   sent(route: string): void {
     this.#sent.inc({ route });
   }
@@ -156,6 +166,8 @@ export class Metrics {
         timed('settle', () => store.settleUnknown(key, flight, as, material)),
       standing: (key, flight) => timed('standing', () => store.standing(key, flight)),
       taken: (options) => timed('taken', () => store.taken(options)),
+      purge: (key) => timed('purge', () => store.purge(key)),
+      purgeRoute: (route) => timed('purge', () => store.purgeRoute(route)),
       ping: () => timed('ping', () => store.ping()),
       open: () => store.open(),
       close: () => store.close(),

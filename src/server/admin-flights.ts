@@ -1,7 +1,7 @@
 /**
  * The keys that are taken, over all processes, and the operator's word about those of which nobody knows what became.
  *
- * Invariants: a key is shown as its digest only; what an operator settles is written to the log.
+ * Invariants: a key is shown as its digest only; what an operator settles or purges is written to the log.
  */
 
 import type { FastifyInstance, FastifyReply } from 'fastify';
@@ -19,11 +19,12 @@ const STATES = ['in-flight', 'unknown', 'kept', 'any'] as const;
 const NO_VARY = { names: [], digest: '' } as const;
 
 export type FlightsApi = {
-  readonly store: Pick<Store, 'taken' | 'settle'>;
+  readonly store: Pick<Store, 'taken' | 'settle' | 'purge' | 'purgeRoute'>;
   /** How long a response that an operator gives is kept by the rule of that name, ms; null: there is no such rule now. */
   readonly keepMsOf: (route: string) => number | null;
+  readonly isRule: (name: string) => boolean;
   /** Writes what an operator did to the log. */
-  readonly audit: (entry: { readonly key: string; readonly as: string; readonly result: string }) => void;
+  readonly audit: (did: 'settled' | 'purged', entry: Readonly<Record<string, string | number>>) => void;
 };
 
 type SettleBody = {
@@ -35,7 +36,7 @@ type SettleBody = {
   readonly content?: unknown;
 };
 
-/** Adds `GET /flights` and `POST /flights/<digest>/settle`. */
+/** Adds `GET /flights`, `POST /flights/<digest>/settle`, `DELETE /flights/<digest>` and `DELETE /routes/<name>/kept`. */
 export function addFlights(fastify: FastifyInstance, api: FlightsApi): void {
   fastify.get<{ Querystring: { state?: string } }>('/flights', async (request, reply) => {
     const state = STATES.find((known) => known === (request.query.state ?? 'any'));
@@ -63,6 +64,12 @@ export function addFlights(fastify: FastifyInstance, api: FlightsApi): void {
       });
     },
   );
+  fastify.delete<{ Params: { key: string } }>('/flights/:key', (request, reply) =>
+    orUnavailable(reply, () => purge(api, reply, request.params.key)),
+  );
+  fastify.delete<{ Params: { route: string } }>('/routes/:route/kept', (request, reply) =>
+    orUnavailable(reply, () => purgeRoute(api, reply, request.params.route)),
+  );
 }
 
 function inWholeMs(taken: TakenKey): TakenKey {
@@ -77,7 +84,7 @@ async function settle(
   flight: string | null,
 ): Promise<object> {
   const result = await api.store.settle(key, as, flight);
-  api.audit({ key, as: as.kind, result });
+  api.audit('settled', { key, as: as.kind, result });
   if (result === 'settled') return { settled: key, as: as.kind };
   if (result === 'absent') return refuse(reply, 404, 'nothing has this key');
   // Somebody else may have settled it since it was looked at, and a request may be running.
@@ -86,6 +93,31 @@ async function settle(
       ? 'its outcome is not unknown: name the flight that GET /flights shows to end it all the same'
       : 'another flight has this key now';
   return refuse(reply, 409, sentence);
+}
+
+async function purge(api: FlightsApi, reply: FastifyReply, key: string): Promise<object> {
+  const result = await api.store.purge(key);
+  api.audit('purged', { key, result });
+  switch (result) {
+    case 'purged':
+      return { purged: key };
+    case 'absent':
+      return refuse(reply, 404, 'nothing is kept under this key');
+    case 'taken':
+      return refuse(
+        reply,
+        409,
+        `a flight or an unknown outcome has this key; POST /flights/${key}/settle frees it or ends it`,
+      );
+  }
+}
+
+/** A name that no rule has any more may still have responses that are kept; one that has none is a slip. */
+async function purgeRoute(api: FlightsApi, reply: FastifyReply, route: string): Promise<object> {
+  const count = await api.store.purgeRoute(route);
+  api.audit('purged', { route, count });
+  if (count === 0 && !api.isRule(route)) return refuse(reply, 404, 'no rule has this name, and nothing is kept by it');
+  return { route, purged: count };
 }
 
 async function find(api: FlightsApi, key: string): Promise<TakenKey | null> {

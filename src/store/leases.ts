@@ -9,6 +9,7 @@ export interface Leases {
   /**
    * Ends the flight and tells its followers in every process. With `keepMs` above 0 a `response`, a `not-kept` or an
    * `unknown` answers claims for that long; otherwise the key is free at once. In a queue nothing but an `unknown` is kept.
+   * An `unshareable` with `keepMs` above 0 frees the key and marks it for that long; a `response` takes the mark away.
    */
   complete(lease: Lease, settlement: Settlement, keepMs: number): Promise<Held>;
   /**

@@ -132,6 +132,11 @@ export class MemoryQueue implements Queue {
     return 'settled';
   }
 
+  /** Whether somebody has a turn for the key, or waits for one. */
+  has(key: string): boolean {
+    return this.#lineOf(key) !== null;
+  }
+
   *taken(): Iterable<TakenKey> {
     const now = this.#now();
     for (const key of this.#lines.keys()) {

@@ -9,9 +9,20 @@
  */
 
 import { performance } from 'node:perf_hooks';
-import type { ClaimResult, Ended, FlightRef, Held, KeyMaterial, Lease, Settlement, TakenKey } from '../core/claim.js';
+import type {
+  ClaimResult,
+  Ended,
+  FlightRef,
+  Held,
+  KeyMaterial,
+  Lease,
+  Purged,
+  Settlement,
+  TakenKey,
+} from '../core/claim.js';
 import type { SharedResponse } from '../core/sharing.js';
 import type { WaitOptions } from './leases.js';
+import { MemoryMarks } from './memory-marks.js';
 import { MemoryQueue } from './memory-queue.js';
 import {
   type ClaimRequest,
@@ -80,7 +91,7 @@ const GRACE_MS = 10_000;
 /** How long it is remembered that somebody was elected after a flight: until all its followers must have asked. */
 const ELECTION_MS = 120_000;
 const SWEEP_MS = 250;
-/** How many kept responses, and how many facts, one sweep looks at. */
+/** How many kept responses, how many facts and how many marks one sweep looks at. */
 const SWEEP_MOST = 1_000;
 /** Objects, map entries and the like, for one response. */
 const OVERHEAD_BYTES = 512;
@@ -99,11 +110,13 @@ export class MemoryStore implements Store {
   #resultBytes = 0;
   /** Flights after which somebody was elected, and until when that is remembered; oldest first. */
   readonly #elected = new Map<string, number>();
+  readonly #marks = new MemoryMarks();
   /** Above every fence of an earlier process on this machine, as long as its clock is not set back. */
   #fence = Date.now() * 1_000;
   #sweeper: NodeJS.Timeout | null = null;
   readonly #keptSweep = new PartialSweep(this.#kept, (key, now) => this.#pastOf(key, now));
   readonly #factsSweep = new PartialSweep(this.#facts, (key, now) => this.#pastOf(key, now));
+  readonly #marksSweep = new PartialSweep(this.#marks.all, (key, now) => this.#marks.expects(key, now));
   #closed = false;
 
   constructor(options: MemoryStoreOptions) {
@@ -128,7 +141,7 @@ export class MemoryStore implements Store {
       if (this.#elected.has(request.after)) return { kind: 'late' };
       this.#elected.set(request.after, now + ELECTION_MS);
     }
-    return { kind: 'leader', lease: this.#lead(request, now) };
+    return { kind: 'leader', lease: this.#lead(request, now), expects: this.#marks.expects(request.key, now) };
   }
 
   async renew(lease: Lease): Promise<Held> {
@@ -144,6 +157,7 @@ export class MemoryStore implements Store {
     const flight = this.#held(lease);
     if (flight === null) return this.#settledBy(lease, settlement) ? 'held' : 'lost';
     this.#keep(flight.origin, settlement, settlement.kind, keepMs);
+    this.#marks.after(lease.key, settlement, keepMs, this.#now());
     this.#end(flight, settlement);
     return 'held';
   }
@@ -234,6 +248,32 @@ export class MemoryStore implements Store {
     return taken;
   }
 
+  async purge(key: string): Promise<Purged> {
+    this.#assertOpen();
+    const now = this.#now();
+    const past = this.#flightOf(key, now) === null ? this.#pastOf(key, now) : null;
+    if (this.#flights.has(key) || past?.ended.kind === 'unknown' || this.queue.has(key)) return 'taken';
+    const marked = this.#marks.remove(key, now);
+    if (past === null) return marked ? 'purged' : 'absent';
+    this.#drop(past);
+    return 'purged';
+  }
+
+  async purgeRoute(route: string): Promise<number> {
+    let purged = 0;
+    let looked = 0;
+    for (const map of [this.#kept, this.#facts]) {
+      for (const [key, { origin, ended }] of map) {
+        this.#assertOpen();
+        const isKept = origin.route === route && ended.kind !== 'unknown' && this.#pastOf(key, this.#now()) !== null;
+        if (isKept && (await this.purge(key)) === 'purged') purged += 1;
+        looked += 1;
+        if (looked % SWEEP_MOST === 0) await new Promise((resolve) => setImmediate(resolve));
+      }
+    }
+    return purged;
+  }
+
   async ping(): Promise<void> {
     this.#assertOpen();
   }
@@ -250,7 +290,7 @@ export class MemoryStore implements Store {
     for (const flight of this.#flights.values()) {
       for (const caller of takeCallers(flight)) caller.reject(reason);
     }
-    for (const map of [this.#flights, this.#kept, this.#facts, this.#results, this.#elected]) map.clear();
+    for (const map of [this.#flights, this.#kept, this.#facts, this.#results, this.#elected, this.#marks]) map.clear();
   }
 
   #assertOpen(): void {
@@ -294,15 +334,17 @@ export class MemoryStore implements Store {
   #join(flight: Flight, request: ClaimRequest, now: number): ClaimResult {
     const { key, fence, startedAt, flight: id } = flight.origin;
     const { material } = request;
+    const expects = this.#marks.expects(key, now);
     if (id === request.flight) {
       flight.leaseEndsAt = now + request.leaseMs;
-      return { kind: 'leader', lease: { key, flight: id, fence, leaseMs: request.leaseMs, material } };
+      return { kind: 'leader', lease: { key, flight: id, fence, leaseMs: request.leaseMs, material }, expects };
     }
-    if (request.join) flight.uncollected += 1;
+    if (request.join && expects === 'shareable') flight.uncollected += 1;
     const leaseLeftMs = flight.leaseEndsAt - now;
     return {
       kind: 'follower',
       flight: { key, flight: id, leaseLeftMs, ageMs: now - startedAt, election: flight.election, material },
+      expects,
     };
   }
 
@@ -449,6 +491,7 @@ export class MemoryStore implements Store {
     this.queue.sweep();
     this.#keptSweep.step(now);
     this.#factsSweep.step(now);
+    this.#marksSweep.step(now);
     for (const [flight, result] of this.#results) {
       if (now < result.expiresAt) break;
       this.#forget(flight, result);

@@ -40,6 +40,7 @@ export type ScriptedRedis = Redis & {
   readonly oneflightReleaseBuffer: Script;
   readonly oneflightLookBuffer: Script;
   readonly oneflightLeaveBuffer: Script;
+  readonly oneflightPurgeBuffer: Script;
   readonly oneflightSettleBuffer: Script;
   readonly oneflightQueueBuffer: Script;
   readonly oneflightRelayBuffer: Script;
@@ -49,12 +50,13 @@ export type ScriptedRedis = Redis & {
 const lua = (file: string) => readFileSync(new URL(`./lua/${file}`, import.meta.url), 'utf8');
 
 const SCRIPTS = {
-  oneflightClaim: { lua: lua('claim.lua'), numberOfKeys: 3 },
+  oneflightClaim: { lua: lua('claim.lua'), numberOfKeys: 4 },
   oneflightRenew: { lua: lua('renew.lua'), numberOfKeys: 1 },
-  oneflightComplete: { lua: lua('complete.lua'), numberOfKeys: 2 },
+  oneflightComplete: { lua: lua('complete.lua'), numberOfKeys: 3 },
   oneflightRelease: { lua: lua('release.lua'), numberOfKeys: 2 },
   oneflightLook: { lua: lua('look.lua'), numberOfKeys: 2 },
   oneflightLeave: { lua: lua('leave.lua'), numberOfKeys: 1 },
+  oneflightPurge: { lua: lua('purge.lua'), numberOfKeys: 3 },
   oneflightSettle: { lua: lua('settle.lua'), numberOfKeys: 2 },
   oneflightRelay: { lua: lua('relay.lua'), numberOfKeys: 2 },
   oneflightQueue: { lua: lua('queue.lua'), numberOfKeys: 3 },

@@ -2,16 +2,27 @@
  * The store in Redis (6.2 and later, or Valkey).
  *
  * Layout: `<prefix>:{<key>}` is the key's record, `<prefix>:{<key>}:r:<flight>` a flight's result and
- * `<prefix>:{<key>}:e:<flight>` the mark of the election after it; `<prefix>:{<key>}:q` and `<prefix>:{<key>}:w` are the
- * turns and the places of a queue, `<prefix>:{<key>}:s:<flight>` the pieces of a response under way; all of one hash slot. `<prefix>:p:<process>` is the channel of a process. What the
- * record holds, claim.lua says; of queues, queue.lua and redis-queue.ts.
+ * `<prefix>:{<key>}:e:<flight>` the mark of the election after it; `<prefix>:{<key>}:u` is the mark of an unshareable
+ * response; `<prefix>:{<key>}:q` and `<prefix>:{<key>}:w` are the turns and the places of a queue,
+ * `<prefix>:{<key>}:s:<flight>` the pieces of a response under way; all of one hash slot. `<prefix>:p:<process>` is the
+ * channel of a process. What the record holds, claim.lua says; of queues, queue.lua and redis-queue.ts.
  *
  * Invariants: each question is one script, so each answer is atomic; all times are the server's; a claim of which the
  * answer was lost is owed a release, paid by token as soon as the server answers, so that no key stays locked by nobody;
  * with a secret no response is given to the server but sealed, in records, results and pushes alike (frames.ts).
  */
 
-import type { ClaimResult, FlightRef, Held, KeyMaterial, Lease, Settlement, TakenKey } from '../core/claim.js';
+import type {
+  ClaimResult,
+  Expects,
+  FlightRef,
+  Held,
+  KeyMaterial,
+  Lease,
+  Purged,
+  Settlement,
+  TakenKey,
+} from '../core/claim.js';
 import { newFlightId } from '../core/claim.js';
 import { Frames } from './frames.js';
 import type { WaitOptions } from './leases.js';
@@ -19,6 +30,7 @@ import { NamedQueue } from './named-queue.js';
 import type { Queue } from './queue.js';
 import { type Answer, answered, heldOrLost, RedisLink, type ScriptedRedis, type StoreLog } from './redis-link.js';
 import { Owed } from './redis-owed.js';
+import { RedisPurge } from './redis-purge.js';
 import { RedisQueue } from './redis-queue.js';
 import { RedisRelay } from './redis-relay.js';
 import { recordPattern, takenAmong } from './redis-taken.js';
@@ -87,6 +99,7 @@ export class RedisStore implements Store {
   readonly queue: Queue;
   readonly #turns: RedisQueue;
   readonly #relay: RedisRelay;
+  readonly #purge: RedisPurge;
   /** Claims that may have been executed without an answer, and releases that were not answered. */
   readonly #owed = new Owed();
   /** Numbers the questions that may register this process as a waiter, in the order in which they are sent. */
@@ -148,6 +161,13 @@ export class RedisStore implements Store {
       process: this.#process,
     });
     this.queue = new NamedQueue(this.#turns);
+    this.#purge = new RedisPurge({
+      ask: (run) => this.#commands.ask(run, this.#timeoutMs),
+      records: recordPattern(this.#prefix),
+      start: this.#record('').slice(0, -1),
+      recordOf: (key) => this.#record(key),
+      markOf: (key) => this.#mark(key),
+    });
   }
 
   claim(request: ClaimRequest): Promise<ClaimResult> {
@@ -171,6 +191,7 @@ export class RedisStore implements Store {
         this.#record(key),
         this.#result(key, flight),
         `${this.#record(key)}:e:${request.after}`,
+        this.#mark(key),
         flight,
         // The server takes whole milliseconds only.
         Math.ceil(leaseMs),
@@ -190,10 +211,16 @@ export class RedisStore implements Store {
     const reply = answered(answer) as readonly [Buffer, ...(Buffer | number)[]];
     switch (String(reply[0])) {
       case 'L':
-        return { kind: 'leader', lease: { key, flight, fence: Number(reply[1]), leaseMs, material } };
-      case 'F':
-        if (join) this.#waits.joined(String(reply[1]), registration);
-        return { kind: 'follower', flight: followed(request, reply) };
+        return {
+          kind: 'leader',
+          lease: { key, flight, fence: Number(reply[1]), leaseMs, material },
+          expects: expectsOf(reply[2]),
+        };
+      case 'F': {
+        const expects = expectsOf(reply[5]);
+        if (join && expects === 'shareable') this.#waits.joined(String(reply[1]), registration);
+        return { kind: 'follower', flight: followed(request, reply), expects };
+      }
       case 'S':
         return (reply[5] as number) > INLINE_BYTES
           ? this.#fetchStored(request, how, reply)
@@ -274,6 +301,7 @@ export class RedisStore implements Store {
       client.oneflightCompleteBuffer(
         this.#record(key),
         this.#result(key, flight),
+        this.#mark(key),
         flight,
         fence,
         frame,
@@ -282,6 +310,7 @@ export class RedisStore implements Store {
         GRACE_MS,
         INLINE_BYTES,
         settlement.kind === 'unknown' ? 'u' : 'd',
+        markMsAfter(settlement, keepMs),
       );
     const small = frame.length <= INLINE_BYTES;
     const answer = await (small ? this.#commands.ask(run, this.#timeoutMs) : this.#askBulk(run, frame.length));
@@ -393,6 +422,14 @@ export class RedisStore implements Store {
       }
     } while (cursor !== '0' && found.size < limit);
     return [...found.values()];
+  }
+
+  purge(key: string): Promise<Purged> {
+    return this.#purge.key(key);
+  }
+
+  purgeRoute(route: string): Promise<number> {
+    return this.#purge.route(route);
   }
 
   async ping(): Promise<void> {
@@ -542,6 +579,10 @@ export class RedisStore implements Store {
     return `${this.#prefix}:{${key}}:r:${flight}`;
   }
 
+  #mark(key: string): string {
+    return `${this.#prefix}:{${key}}:u`;
+  }
+
   #channel(process: string): string {
     return `${this.#prefix}:p:${process}`;
   }
@@ -555,6 +596,16 @@ function claimed(looked: LookedAt): ClaimResult {
 
 function wholeMs(ms: number): number {
   return Math.max(0, Math.floor(ms));
+}
+
+/** For how long the key is marked after such an end; `''`: as it was. */
+function markMsAfter({ kind }: Settlement, keepMs: number): number | '' {
+  if (kind === 'response') return 0;
+  return kind === 'unshareable' && keepMs > 0 ? Math.ceil(keepMs) : '';
+}
+
+function expectsOf(mark: Buffer | number | undefined): Expects {
+  return mark === 1 ? 'unshareable' : 'shareable';
 }
 
 /** Whether a flight that ended like this can go on to have its key. */

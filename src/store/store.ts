@@ -23,10 +23,14 @@
  * - Fences grow: a later leader of a key has a larger fence than every earlier one.
  * - With a secret nobody reads a response out of a store that other programs can read who does not know the request too.
  *   One that was changed, or moved to another key or flight, answers nobody.
+ * - A mark (`unshareable` with `keepMs`) stands beside its key: it holds nobody up, and every claim that answers `leader` or
+ *   `follower` tells of it in the same step, until its time is over by the store's clock, or a response was completed.
+ *   A claim that answers `follower` of a marked key joins nothing: no wait is owed, and it does not make the flight awaited.
+ * - `purge` removes only what answers later claims, compared in the same step; a flight and an unknown outcome stay.
  * - `settleUnknown` acts only while the key is held by the unknown outcome of that very flight, compared in the same step.
  */
 
-import type { ClaimResult, FlightRef, KeyMaterial, Settlement, TakenKey } from '../core/claim.js';
+import type { ClaimResult, FlightRef, KeyMaterial, Purged, Settlement, TakenKey } from '../core/claim.js';
 import type { SharedResponse } from '../core/sharing.js';
 import type { Leases, WaitOptions } from './leases.js';
 import type { Queue } from './queue.js';
@@ -86,7 +90,7 @@ export interface Store extends Leases, Relay {
   /** Asks, atomically, who has the key. */
   claim(request: ClaimRequest): Promise<ClaimResult>;
   /**
-   * Waits for the end of a flight that a claim with `join` answered as `follower`. Survives outages of the store;
+   * Waits for the end of a flight that a claim with `join` answered as `follower` of a key without a mark. Survives outages of the store;
    * ends by settlement or by the signal only. Owed once for each such claim: until then the flight is awaited. Who does
    * not want to wait any more calls it with a signal that is aborted already.
    */
@@ -112,6 +116,13 @@ export interface Store extends Leases, Relay {
    * the whole store.
    */
   taken(options: TakenOptions): Promise<TakenKey[]>;
+  /** Removes what the key is kept with, and its mark. */
+  purge(key: string): Promise<Purged>;
+  /**
+   * Removes all that is kept by a rule of that name, a bounded number of keys at a time, and answers how many they were.
+   * What is completed meanwhile may stay.
+   */
+  purgeRoute(route: string): Promise<number>;
   /** Resolves when the store answers, rejects with `StoreUnavailable` when it does not. */
   ping(): Promise<void>;
   /** Starts the adapter. A store that cannot be reached yet is not an error: it is `StoreUnavailable` until it can. */

@@ -344,6 +344,45 @@ testCases('queue: limits and forms', [
   ],
 ]);
 
+const KEPT = 'a status from 200 to 999 or a class such as 2xx';
+const coalesce = (fields: string) => route(`policy: coalesce, key: [{ param: id }], ${fields}`);
+
+testCases('coalesce: what is kept, and for how long a response that is for one client alone is remembered', [
+  [coalesce('keepStatuses: ▶200'), 'routes[0].keepStatuses', 'a list', '200'],
+  [coalesce('keepStatuses: ▶[]'), 'routes[0].keepStatuses', 'at least one status or class', 'an empty list'],
+  [coalesce('keepStatuses: [200, ▶199]'), 'routes[0].keepStatuses[1]', KEPT, '199'],
+  [coalesce('keepStatuses: [▶1000]'), 'routes[0].keepStatuses[0]', KEPT, '1000'],
+  [coalesce('keepStatuses: [▶200.5]'), 'routes[0].keepStatuses[0]', KEPT, '200.5'],
+  [coalesce('keepStatuses: [▶"404"]'), 'routes[0].keepStatuses[0]', KEPT, '"404"'],
+  [coalesce('keepStatuses: [2xx, ▶1xx]'), 'routes[0].keepStatuses[1]', KEPT, '"1xx"'],
+  [coalesce('keepStatuses: [▶4XX]'), 'routes[0].keepStatuses[0]', KEPT, '"4XX"'],
+  [coalesce('keepStatuses: [▶[200]]'), 'routes[0].keepStatuses[0]', KEPT, 'a list'],
+  ...['404, 200, ▶404', '2xx, ▶200', '200, ▶2xx', '2xx, 4xx, ▶2xx'].map((list): Case => {
+    const index = list.split(',').length - 1;
+    const got = list.slice(list.indexOf('▶') + 1);
+    return [
+      coalesce(`keepStatuses: [${list}]`),
+      `routes[0].keepStatuses[${index}]`,
+      'a status that the list does not have yet',
+      /x/.test(got) ? `"${got}"` : got,
+    ];
+  }),
+  [coalesce('unshareableFor: ▶61m'), 'routes[0].unshareableFor', 'a duration from 0s to 1h', '"61m"'],
+  [coalesce('unshareableFor: ▶60'), 'routes[0].unshareableFor', 'a duration from 0s to 1h', '60'],
+  [
+    route('policy: reject, key: [{ param: id }], ▶keepStatuses: [200]'),
+    'routes[0].keepStatuses',
+    'no keepStatuses with policy reject (coalesce only)',
+    '"keepStatuses"',
+  ],
+  [
+    route('policy: replay, ▶unshareableFor: 1s'),
+    'routes[0].unshareableFor',
+    'no unshareableFor with policy replay (coalesce only)',
+    '"unshareableFor"',
+  ],
+]);
+
 testCases('replay: limits and forms', [
   [route('policy: replay, keep: ▶0'), 'routes[0].keep', 'a duration from 1s to 168h', '0'],
   [route('policy: replay, keep: ▶999ms'), 'routes[0].keep', 'a duration from 1s to 168h', '"999ms"'],

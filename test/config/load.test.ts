@@ -84,11 +84,16 @@ t.test('a coalesce route gets the defaults of its policy', async (t) => {
     waitMs: 10_000,
     pollMs: 500,
     keep: { kind: 'by-method' },
+    keepStatuses: [
+      { from: 200, to: 299 },
+      { from: 300, to: 399 },
+    ],
     maxSharedBytes: 8 * 1024 * 1024,
     maxFollowers: 10_000,
     stallMs: 10_000,
     onLeaderFailure: { kind: 'fail' },
     onUnshareable: 'by-method',
+    unshareableForMs: 60_000,
     unknownForMs: 0,
     reconcile: null,
     forward: { fence: null, idempotencyKey: null },
@@ -242,12 +247,16 @@ routes:
     lease: 100ms
     wait: { max: 4s }
     keep: 0
+    keepStatuses: [404, 2xx, 410]
     maxKeyBody: 512
     maxShared: 64KiB
     onLeaderFailure: elect
     elections: 3
     onStoreDown: pass
     onUnshareable: forward
+    unshareableFor: 2m
+    maxFollowers: 7
+    stallTimeout: 1s
   - { name: r, match: { path: /r }, upstream: a, policy: reject, key: [{ request: path }], conflict: { status: 429, retryAfter: 2m } }
   - { name: p, match: { path: /p }, upstream: a }
 unmatched: false
@@ -303,11 +312,17 @@ drain: 0s
     waitMs: 4_000,
     pollMs: 500,
     keep: { kind: 'fixed', keepMs: 0 },
+    keepStatuses: [
+      { from: 404, to: 404 },
+      { from: 200, to: 299 },
+      { from: 410, to: 410 },
+    ],
     maxSharedBytes: 65_536,
-    maxFollowers: 10_000,
-    stallMs: 10_000,
+    maxFollowers: 7,
+    stallMs: 1_000,
     onLeaderFailure: { kind: 'elect', elections: 3 },
     onUnshareable: 'forward',
+    unshareableForMs: 120_000,
     unknownForMs: 0,
     reconcile: null,
     forward: { fence: null, idempotencyKey: null },

@@ -38,12 +38,14 @@ function coalesce(key: readonly KeyPart[], change: Partial<CoalescePolicy> = {})
     waitMs: 10_000,
     pollMs: 500,
     keep: { kind: 'by-method' },
+    keepStatuses: [{ from: 200, to: 399 }],
     maxSharedBytes: 8_388_608,
     maxFollowers: 10_000,
     stream: 'in-process',
     stallMs: 10_000,
     onLeaderFailure: { kind: 'fail' },
     onUnshareable: 'by-method',
+    unshareableForMs: 60_000,
     ...change,
   };
 }

@@ -15,11 +15,13 @@ const response = {
 
 t.test('the store says who has the key, the policy what that means', async (t) => {
   const lease = { key: 'k', flight: 'f', fence: 1, leaseMs: 5_000, material: null };
-  const leader: ClaimResult = { kind: 'leader', lease };
-  t.same(decide(coalescePolicy(), leader), { kind: 'forward', lease });
-  t.same(decide(rejectPolicy(), leader), { kind: 'forward', lease });
-  t.same(decide(coalescePolicy(), { kind: 'follower', flight }), { kind: 'wait', flight });
-  t.same(decide(rejectPolicy(), { kind: 'follower', flight }), { kind: 'reject', flight });
+  const expects = 'shareable';
+  const leader: ClaimResult = { kind: 'leader', lease, expects };
+  const follower: ClaimResult = { kind: 'follower', flight, expects };
+  t.same(decide(coalescePolicy(), leader), { kind: 'forward', lease, expects });
+  t.same(decide(rejectPolicy(), leader), { kind: 'forward', lease, expects });
+  t.same(decide(coalescePolicy(), follower), { kind: 'wait', flight });
+  t.same(decide(rejectPolicy(), follower), { kind: 'reject', flight });
   const stored: ClaimResult = {
     kind: 'stored',
     flight: 'f',
@@ -30,8 +32,15 @@ t.test('the store says who has the key, the policy what that means', async (t) =
   t.same(decide(coalescePolicy(), stored), { kind: 'replay', response, ageMs: 1, ttlMs: 2 });
 });
 
+t.test('of a marked key the first one leads and nobody waits', async (t) => {
+  const lease = { key: 'k', flight: 'f', fence: 1, leaseMs: 5_000, material: null };
+  const expects = 'unshareable';
+  t.same(decide(coalescePolicy(), { kind: 'leader', lease, expects }), { kind: 'forward', lease, expects });
+  t.same(decide(coalescePolicy(), { kind: 'follower', flight, expects }), { kind: 'apart' });
+});
+
 t.test('replay refuses what is under way, what differs, what is held and what was not kept', async (t) => {
-  const follower: ClaimResult = { kind: 'follower', flight };
+  const follower: ClaimResult = { kind: 'follower', flight, expects: 'shareable' };
   const waiting = replayPolicy({ wait: { kind: 'bounded', waitMs: 5, pollMs: 5 } });
   t.same(decide(replayPolicy(), follower), { kind: 'reject', flight });
   t.same(decide(waiting, follower), { kind: 'wait', flight });
@@ -90,6 +99,17 @@ t.test('how long a response is kept goes by method and status', async (t) => {
   t.equal(keepMsFor(coalescePolicy({ keep: { kind: 'fixed', keepMs: 7 } }), 'GET', 399), 7);
   t.equal(keepMsFor(coalescePolicy({ keep: { kind: 'fixed', keepMs: 7 } }), 'GET', 400), 0);
   t.equal(keepMsFor(coalescePolicy(), 'POST', 503), 0);
+  const some = coalescePolicy({
+    keepStatuses: [
+      { from: 404, to: 404 },
+      { from: 200, to: 299 },
+    ],
+  });
+  t.same(
+    [199, 200, 299, 300, 403, 404, 405].map((status) => keepMsFor(some, 'POST', status)),
+    [0, 5_000, 5_000, 0, 0, 5_000, 0],
+  );
+  t.equal(keepMsFor(some, 'GET', 404), 0, 'for as long as keep says, which of a safe method is not at all');
 });
 
 t.test('Retry-After is at least 1, at most the lease, and knows the usual latency', async (t) => {

@@ -39,7 +39,16 @@ async function startRig(t: Test, standing: Store['standing'] = unknown): Promise
   const [asked, reconciled, settled] = [[] as AskedReport[], [] as ReconciledReport[], [] as string[]];
   const failures: unknown[] = [];
   const observer = {
-    ...{ sent() {}, unprotected() {}, flights() {}, queued() {}, leaseLost() {}, unsettled() {}, over() {} },
+    ...{
+      sent() {},
+      unprotected() {},
+      unshareable() {},
+      flights() {},
+      queued() {},
+      leaseLost() {},
+      unsettled() {},
+      over() {},
+    },
     asked: (report: AskedReport) => void asked.push(report),
     reconciled: (report: ReconciledReport) => void reconciled.push(report),
     failed: (error: unknown) => void failures.push(error),

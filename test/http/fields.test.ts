@@ -8,6 +8,7 @@ import {
   forwardedFields,
   goesUpstream,
   hasNoContent,
+  sharedFields,
   upstreamFields,
 } from '../../src/http/fields.js';
 import { problemMessage } from '../../src/http/problem.js';
@@ -133,3 +134,25 @@ t.test('what decides about keys is what the upstream will see', async (t) => {
   t.same(fieldLines(forwarded(['X-Request-Id', 'other']), 'x-request-id'), [], 'an id that was not taken');
   t.same(fieldLines(forwarded(['X-Request-Id', 'id-1']), 'x-request-id'), ['id-1']);
 });
+
+t.test(
+  'what is of one exchange is for its own client, whatever its spelling; the rest keeps order and lines',
+  async (t) => {
+    const fields = [
+      'Link',
+      '</a>',
+      'SERVER-Timing',
+      'db',
+      'x-request-id',
+      '1',
+      'link',
+      '</b>',
+      'Date',
+      'd',
+      'Server',
+      's',
+    ];
+    t.same(sharedFields(fields), ['Link', '</a>', 'link', '</b>', 'Date', 'd', 'Server', 's']);
+    t.same(sharedFields([]), []);
+  },
+);

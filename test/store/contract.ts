@@ -15,7 +15,7 @@ import type { ClaimRequest, SettleAs, Store } from '../../src/store/store.js';
 /** Makes `count` open stores over one backend, as that many processes would; the test's end closes them. */
 export type StoreFactory = (test: Test, count: number) => Promise<readonly Store[]>;
 
-const LONG_MS = 30_000;
+export const LONG_MS = 30_000;
 const POLL_MS = 10_000;
 /** Well below poll and lease, well above what a busy machine needs. */
 const PROMPT_MS = 2_000;
@@ -45,7 +45,7 @@ export function materialFor(key: string): KeyObject {
   return createSecretKey(createHash('sha256').update(`material of ${key}`).digest());
 }
 
-type Ask = Partial<ClaimRequest> & { readonly key: string };
+export type Ask = Partial<ClaimRequest> & { readonly key: string };
 
 export function claim(store: Store, ask: Ask): Promise<ClaimResult> {
   return store.claim({
@@ -613,7 +613,7 @@ async function kept(t: Test, factory: StoreFactory): Promise<void> {
 }
 
 /** Long enough for a claim and its answer on a busy machine, short enough to wait for. */
-const SHORT_MS = 150;
+export const SHORT_MS = 150;
 
 /** Leads with a short lease and lets it pass. */
 async function abandon(store: Store, ask: Ask): Promise<Lease> {
@@ -623,7 +623,7 @@ async function abandon(store: Store, ask: Ask): Promise<Lease> {
 }
 
 /** Every state in which a key can be taken, and how a claim with the same fingerprint is answered in it. */
-const STATES: {
+export const STATES: {
   readonly [state: string]: readonly [answer: string, enter: (store: Store, ask: Ask) => Promise<Lease>];
 } = {
   'in flight': ['follower', lead],
@@ -914,7 +914,7 @@ async function settling(t: Test, factory: StoreFactory): Promise<void> {
 }
 
 /** The states in which a flight's outcome is unknown; in all others the API has nothing to say. */
-const UNKNOWN_STATES: readonly string[] = ['lease passed, held', 'completed as unknown'];
+export const UNKNOWN_STATES: readonly string[] = ['lease passed, held', 'completed as unknown'];
 
 async function reconciling(t: Test, factory: StoreFactory): Promise<void> {
   const [a, b, c] = (await factory(t, 3)) as [Store, Store, Store];

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { MemoryStore } from '../../src/store/memory.js';
 import { claim, follow, lead, newKey, responseWith, type StoreFactory, settled, storeContract } from './contract.js';
+import { marksContract } from './marks-contract.js';
 import { queueContract } from './queue-contract.js';
 
 /** One process is all that this store serves: its "processes" are one and the same. */
@@ -13,6 +14,7 @@ const factory: StoreFactory = async (test, count) => {
 };
 
 storeContract('memory', factory);
+marksContract('memory', factory);
 queueContract('memory', factory);
 
 function withClock(maxMemoryBytes: number) {

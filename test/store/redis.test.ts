@@ -2,6 +2,7 @@ import t from 'tap';
 import { RedisStore } from '../../src/store/redis.js';
 import { startRedis } from '../support/redis.js';
 import { type StoreFactory, storeContract } from './contract.js';
+import { marksContract } from './marks-contract.js';
 import { queueContract } from './queue-contract.js';
 
 const redis = await startRedis();
@@ -21,4 +22,5 @@ const factory = factoryWith([], 'oneflight');
 
 storeContract('redis', factory);
 storeContract('redis with a secret', factoryWith(['the secret of this test'], 'sealed'));
+marksContract('redis', factory);
 queueContract('redis', factory);

@@ -140,7 +140,7 @@ function table() {
     claim: async ({ key, flight, leaseMs, material }) => {
       if (held.has(key)) throw new Error(`${key} is held`);
       held.set(key, flight);
-      return { kind: 'leader', lease: { key, flight, fence: 1, leaseMs, material } };
+      return { kind: 'leader', lease: { key, flight, fence: 1, leaseMs, material }, expects: 'shareable' };
     },
     look: async (asked) => {
       await looks.opened;
@@ -153,7 +153,8 @@ function table() {
   const lookAt = ({ key, material }: ClaimRequest): Looked => {
     const flight = held.get(key);
     if (flight === undefined) return { kind: 'free' };
-    return { kind: 'follower', flight: { key, flight, material, leaseLeftMs: 1_000, ageMs: 0, election: 0 } };
+    const known = { key, flight, material, leaseLeftMs: 1_000, ageMs: 0, election: 0 };
+    return { kind: 'follower', flight: known, expects: 'shareable' };
   };
   return { held, looks, options };
 }

@@ -52,6 +52,7 @@ export async function startInProcess(
   const observer: ExchangeObserver = {
     sent: () => counts.sent++,
     unprotected: () => {},
+    unshareable: () => {},
     flights: (_route, change) => {
       counts.inProgress += change;
     },
@@ -124,6 +125,8 @@ export function storeWith(changes: (real: MemoryStore) => Partial<Store>): Store
     settleUnknown: (key, flight, as) => real.settleUnknown(key, flight, as),
     standing: (key, flight) => real.standing(key, flight),
     taken: (options) => real.taken(options),
+    purge: (key) => real.purge(key),
+    purgeRoute: (route) => real.purgeRoute(route),
     ping: () => real.ping(),
     open: () => real.open(),
     close: () => real.close(),

@@ -22,12 +22,14 @@ export function coalescePolicy(changes: Partial<CoalescePolicy> = {}): CoalesceP
     waitMs: 10_000,
     pollMs: 500,
     keep: { kind: 'by-method' },
+    keepStatuses: [{ from: 200, to: 399 }],
     maxSharedBytes: 8 * 1_048_576,
     maxFollowers: 10_000,
     stream: 'in-process',
     stallMs: 10_000,
     onLeaderFailure: { kind: 'fail' },
     onUnshareable: 'by-method',
+    unshareableForMs: 60_000,
     ...changes,
   };
 }

@@ -12,6 +12,7 @@
 --            c   completion (us)   b  the frame
 -- KEYS[2]  where the result of the asker's own flight would stand, should that flight have ended already
 -- KEYS[3]  there when somebody was elected after the flight of ARGV[9]
+-- KEYS[4]  the key's mark: there while the key's response is expected to be for one client alone (complete.lua)
 -- ARGV[1]  the asker's flight id
 -- ARGV[2]  lease in ms
 -- ARGV[3]  election
@@ -26,9 +27,11 @@
 -- ARGV[12] '1': the key is taken when it is free; '': it is only looked at
 --
 -- Result, by its first element:
---   'L', fence                                   the key is the asker's, now or since an earlier try
+--   'L', fence, mark                             the key is the asker's, now or since an earlier try; mark is 1 or 0
 --   'M'                                          another fingerprint has the key; nobody is registered
---   'F', flight, lease left ms, age ms, election somebody else's flight; the process is registered when ARGV[4] is set
+--   'F', flight, lease left ms, age ms, election, mark
+--                                                somebody else's flight; the process is registered when ARGV[4] is set and
+--                                                there is no mark
 --   'S', flight, frame, age ms, time left ms, length of the frame
 --                                                what is kept: a response, or that there was one; a larger frame than
 --                                                ARGV[11] is '' here and has to be fetched
@@ -67,15 +70,16 @@ local function lease()
 end
 
 if state == 'f' then
+  local mark = redis.call('EXISTS', KEYS[4])
   if own then
     lease()
-    return { 'L', record[3] }
+    return { 'L', record[3], mark }
   end
-  if ARGV[4] ~= '' then
+  if ARGV[4] ~= '' and mark == 0 then
     redis.call('HSET', KEYS[1], 'w:' .. ARGV[4], ARGV[5])
   end
   local age = math.max(0, math.floor((now - record[5]) / 1000))
-  return { 'F', record[2], math.floor(leaseLeft / 1000), age, tonumber(record[4]) }
+  return { 'F', record[2], math.floor(leaseLeft / 1000), age, tonumber(record[4]), mark }
 end
 
 if state == 'd' then
@@ -113,4 +117,4 @@ redis.call('HSET', KEYS[1], 's', 'f', 'f', ARGV[1], 'n', fence, 'e', ARGV[3], 't
   'r', ARGV[8])
 record[8] = ARGV[7]
 lease()
-return { 'L', fence }
+return { 'L', fence, redis.call('EXISTS', KEYS[4]) }

@@ -2,6 +2,7 @@
 --
 -- KEYS[1]  the key's record
 -- KEYS[2]  the flight's result, for waiters that missed the push
+-- KEYS[3]  the key's mark, a string of its own so that the record is free: the response was for one client alone
 -- ARGV[1]  flight id
 -- ARGV[2]  fence
 -- ARGV[3]  frame: the settlement in bytes
@@ -10,6 +11,7 @@
 -- ARGV[6]  how long the result waits for its waiters, in ms
 -- ARGV[7]  largest frame in bytes that travels inside the push
 -- ARGV[8]  state of the record that is kept: 'd' done, 'u' unknown
+-- ARGV[9]  how long the key is marked, in ms; 0: it is marked no longer; '': the mark is left as it is
 --
 -- Result: 1 held and settled (also by an earlier try of the same flight), 0 lost and nothing changed.
 --
@@ -44,6 +46,11 @@ if keep > 0 then
   redis.call('HSET', KEYS[1], 's', ARGV[8], 'f', ARGV[1], 'n', ARGV[2], 't', record[5], 'fp', record[6],
     'r', record[7], 'c', string.format('%.0f', now), 'b', ARGV[3])
   redis.call('PEXPIRE', KEYS[1], ARGV[4])
+end
+if ARGV[9] == '0' then
+  redis.call('DEL', KEYS[3])
+elseif ARGV[9] ~= '' then
+  redis.call('SET', KEYS[3], '', 'PX', ARGV[9])
 end
 
 if #waiting > 0 then

@@ -1,0 +1,65 @@
+/**
+ * What is kept in Redis, removed by an operator.
+ *
+ * Invariants: each key is compared and removed in one script (purge.lua); a walk through the server looks at a bounded
+ * number of keys in each of its steps, so that nobody's claim waits for long behind one.
+ */
+
+import type { Purged } from '../core/claim.js';
+import { type Answer, answered, type ScriptedRedis } from './redis-link.js';
+import { takenAmong } from './redis-taken.js';
+import { StoreUnavailable } from './store.js';
+
+export type RedisPurgeOptions = {
+  readonly ask: <T>(run: (client: ScriptedRedis) => Promise<T>) => Promise<Answer<T>>;
+  /** What SCAN matches, and what stands before the key in the name of a record. */
+  readonly records: string;
+  readonly start: string;
+  readonly recordOf: (key: string) => string;
+  readonly markOf: (key: string) => string;
+};
+
+/** How many keys one step is to look at. */
+const STEP = 200;
+
+export class RedisPurge {
+  readonly #options: RedisPurgeOptions;
+
+  constructor(options: RedisPurgeOptions) {
+    this.#options = options;
+  }
+
+  async key(key: string): Promise<Purged> {
+    const answer = await this.#options.ask((client) => this.#purge(client, key, ''));
+    const purged = answered(answer);
+    if (purged === 1) return 'purged';
+    if (purged === 2) return 'taken';
+    // Nothing is there on a repeated question: that may be the work of the first try.
+    if (answer.kind === 'answered' && answer.repeated) throw new StoreUnavailable('the answer of the store was lost');
+    return 'absent';
+  }
+
+  async route(route: string): Promise<number> {
+    const { ask, records, start } = this.#options;
+    let purged = 0;
+    let cursor = '0';
+    do {
+      const [next, hashes] = answered(
+        await ask((client) => client.scan(cursor, 'MATCH', records, 'COUNT', STEP, 'TYPE', 'hash')),
+      );
+      cursor = next;
+      if (hashes.length === 0) continue;
+      const taken = answered(await ask((client) => takenAmong(client, hashes, start)));
+      const kept = taken.filter((one) => one.state === 'kept' && one.route === route);
+      if (kept.length === 0) continue;
+      const each = await ask((client) => Promise.all(kept.map(({ key }) => this.#purge(client, key, route))));
+      purged += answered(each).filter((one) => one === 1).length;
+    } while (cursor !== '0');
+    return purged;
+  }
+
+  #purge(client: ScriptedRedis, key: string, route: string): Promise<unknown> {
+    const { recordOf, markOf } = this.#options;
+    return client.oneflightPurgeBuffer(recordOf(key), markOf(key), `${recordOf(key)}:q`, route);
+  }
+}
