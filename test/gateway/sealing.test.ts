@@ -1,12 +1,13 @@
 /** What somebody finds who reads all of the store, with and without a secret. */
 
 import t, { type Test } from 'tap';
-import { burst } from '../support/client.js';
+import { burst, Watching } from '../support/client.js';
 import { HIT, isProblem } from '../support/expect.js';
+import { Gate } from '../support/gate.js';
 import { allCaughtUp, configOf, type Gateway, startGateways } from '../support/gateway.js';
 import { startRedis } from '../support/redis.js';
 import { foundIn, tapRedis } from '../support/redis-dump.js';
-import { type AnswerOf, startUpstream } from '../support/upstream.js';
+import { type AnswerOf, chunkedInParts, startUpstream } from '../support/upstream.js';
 
 t.setTimeout(120_000);
 
@@ -30,6 +31,8 @@ const ANSWERED = {
   field: 'field-value-Dm24Qazn',
   trailer: 'trailer-value-Oo77Lkih',
   operator: 'operator-content-Ff39Tgbw',
+  piece: 'piece-content-Ee66Plom',
+  streamed: 'streamed-field-Rr21Nbvc',
 };
 const EVERY_TEXT = [SECRET, ...Object.values(ASKED), ...Object.values(ANSWERED)];
 
@@ -47,6 +50,12 @@ const ROUTES = `
   - name: held
     match: { path: /held/* }
     policy: replay
+  - name: live
+    match: { path: /live/* }
+    policy: coalesce
+    key: [ { query: q } ]
+    stream: true
+    wait: { max: 20s, poll: 15s }
   - name: stock
     match: { path: /stock/* }
     policy: queue
@@ -131,6 +140,22 @@ async function leavesBehind(t: Test, secret: string | null): Promise<Found> {
     });
     t.equal(settled.status, 200);
     for (const gateway of gateways) t.equal((await ask(gateway, path)).text, ANSWERED.operator);
+    found.push(...(await dump()));
+  });
+
+  await t.test('pieces of a response under way are sealed too', async (t) => {
+    const gate = new Gate();
+    const parts = [ANSWERED.piece, 'the end'].map((text) => Buffer.from(text));
+    upstream.on('/live/one', chunkedInParts(parts, gate, ['X-Private', ANSWERED.streamed]));
+    const watch = (gateway: Gateway) => new Watching(gateway.url, { path: `/live/one?q=${ASKED.query}` });
+    const leader = watch(first);
+    await leader.received(ANSWERED.piece.length);
+    const follower = watch(last);
+    await follower.received(ANSWERED.piece.length);
+    found.push(...(await dump()));
+    gate.open();
+    for (const { answer } of [leader, follower]) t.equal((await answer).text, `${ANSWERED.piece}the end`);
+    t.equal(upstream.count('/live/one'), 1);
     found.push(...(await dump()));
   });
 

@@ -50,6 +50,8 @@ async function contentsOf(client: Redis, name: Buffer): Promise<Buffer[]> {
       return (await client.callBuffer('HGETALL', name)) as Buffer[];
     case 'zset':
       return client.zrangeBuffer(name, '0', '-1', 'WITHSCORES');
+    case 'stream':
+      return (await client.xrangeBuffer(name, '-', '+')).flatMap(([id, fields]) => [id, ...fields]);
     case 'none':
       return [];
     default:
