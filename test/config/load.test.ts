@@ -91,6 +91,7 @@ t.test('a coalesce route gets the defaults of its policy', async (t) => {
     maxSharedBytes: 8 * 1024 * 1024,
     maxFollowers: 10_000,
     stallMs: 10_000,
+    stream: 'in-process',
     onLeaderFailure: { kind: 'fail' },
     onUnshareable: 'by-method',
     unshareableForMs: 60_000,
@@ -256,6 +257,7 @@ routes:
     onUnshareable: forward
     unshareableFor: 2m
     maxFollowers: 7
+    stream: true
     stallTimeout: 1s
   - { name: r, match: { path: /r }, upstream: a, policy: reject, key: [{ request: path }], conflict: { status: 429, retryAfter: 2m } }
   - { name: p, match: { path: /p }, upstream: a }
@@ -320,6 +322,7 @@ drain: 0s
     maxSharedBytes: 65_536,
     maxFollowers: 7,
     stallMs: 1_000,
+    stream: 'to-all-processes',
     onLeaderFailure: { kind: 'elect', elections: 3 },
     onUnshareable: 'forward',
     unshareableForMs: 120_000,
