@@ -198,6 +198,8 @@ export class Caller {
   cut(): void {
     if (this.gone) return;
     this.#outcome = { kind: 'cut', role: this.role };
+    // To HTTP/1.0 the end of the connection may be the end of the message.
+    if (this.req.httpVersion === '1.0') this.req.socket.resetAndDestroy();
     this.#res.destroy();
   }
 

@@ -27,6 +27,8 @@ import { endRemote, RelayingReader, recordRemote } from './relaying.js';
 const PLAIN_CONFLICT = { status: 409, retryAfter: { kind: 'computed' } } as const satisfies RejectPolicy['conflict'];
 /** What becomes of whoever does not wait for the response of a marked key. */
 const AS_EXPECTED = { kind: 'unshareable', reason: 'expected' } as const satisfies Settlement;
+/** Time beyond the deadlines of a leader until its silence is taken for our own deafness. */
+const SILENCE_MARGIN_MS = 3_000;
 /** Only policies with a wait follow; this stands for the interval of one that does not. */
 const WITHOUT_POLL_MS = 500;
 
@@ -111,7 +113,8 @@ export class Flights {
   #streamLed(flight: Flight, recording: Recording, store: Store, lease: Lease): void {
     const { policy } = flight;
     if (policy.kind === 'coalesce' && policy.stream === 'to-all-processes') {
-      recording.attach(new RelayingReader(store, lease, recording.head), 'relay');
+      const reader = new RelayingReader(store, lease, recording.head, (gone) => recording.detach(gone));
+      recording.attach(reader, 'relay');
     }
     this.#stream(flight, recording);
   }
@@ -241,13 +244,15 @@ export class Flights {
       this.#close(flight);
       wait.abort();
     }
-    if (flight.policy.kind === 'coalesce' && flight.policy.stream === 'to-all-processes') {
+    const upstream = flight.first()?.upstream;
+    if (flight.policy.kind === 'coalesce' && flight.policy.stream === 'to-all-processes' && upstream !== undefined) {
       recordRemote({
         relay: store,
         flight: ref,
         policy: flight.policy,
         budget: this.#options.leaders.budget,
         signal: wait.signal,
+        silenceMs: this.#options.upstreamOf(upstream).bodyTimeoutMs + flight.policy.leaseMs + SILENCE_MARGIN_MS,
         onRecording: (recording) => this.#stream(flight, recording),
         onReaderGone: () => this.#onEmpty(flight),
       });
@@ -382,9 +387,15 @@ export class Flights {
   }
 }
 
+/** Of a leader's record one reader is the leader's own client. */
+function followersReading(recording: Recording | null, state: FlightState): number {
+  const readers = recording?.readerCount() ?? 0;
+  return state.kind === 'leading' ? Math.max(0, readers - 1) : readers;
+}
+
 /** Whether as many wait for the flight, or read its response, as its rule allows. */
-function isCrowded({ policy, recording, waitingCount }: Flight): boolean {
-  return policy.kind === 'coalesce' && waitingCount + (recording?.readerCount() ?? 0) >= policy.maxFollowers;
+function isCrowded({ policy, recording, state, waitingCount }: Flight): boolean {
+  return policy.kind === 'coalesce' && waitingCount + followersReading(recording, state) >= policy.maxFollowers;
 }
 
 /**

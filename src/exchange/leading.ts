@@ -17,7 +17,7 @@ import { keepMsFor, sharesResponses } from '../core/policy.js';
 import { kept, replayable } from '../core/recorded.js';
 import { type CoalescePolicy, isSafe, type KeyedPolicy, type ReplayPolicy } from '../core/rule.js';
 import { judge, type SharedResponse, type UnshareableReason, varyDigest } from '../core/sharing.js';
-import { clientFields, contentLengthOf, hasNoContent, sharedFields } from '../http/fields.js';
+import { clientFields, contentLengthOf, hasNoContent, sharedFields, withoutField } from '../http/fields.js';
 import type { Leases } from '../store/leases.js';
 import type { UpstreamFailure } from '../upstream/failure.js';
 import type { Exchange, ForwardSink, Upstream } from '../upstream/upstream.js';
@@ -271,6 +271,10 @@ export class Leading implements ForwardSink {
       this.#giveUpKey(policy, verdict.reason);
       return;
     }
+    if (this.#expectedBytes !== null && !this.#options.budget.hasRoomFor(this.#expectedBytes)) {
+      this.#giveUpKey(policy, 'memory-short');
+      return;
+    }
     const vary = { names: verdict.varyNames, digest: varyDigest(verdict.varyNames, caller.fields) };
     this.#recording = this.#newRecording(policy, { status, reason, fields: sharedFields(fields), vary });
   }
@@ -320,7 +324,7 @@ export class Leading implements ForwardSink {
     await this.#abandoning;
     if (this.#over) return;
     const latencyMs = performance.now() - this.#startedAtMs;
-    const forOthers = policy.kind === 'replay' ? trailers : sharedFields(trailers);
+    const forOthers = policy.kind === 'replay' ? trailers : sharedTrailers(policy, trailers);
     const recorded = this.#recording?.response(forOthers) ?? null;
     await this.#settle(this.#settlementOf(recorded), this.#keepMs);
     if (this.#head !== null && recorded !== null) {
@@ -467,3 +471,9 @@ async function turns(count: number): Promise<void> {
 }
 
 const NO_VARY = { names: [], digest: '' } as const;
+
+/** A cookie that comes at the end is for its own client as well, when nothing has set callers apart. */
+function sharedTrailers(policy: KeyedPolicy, trailers: readonly string[]): string[] {
+  const shared = sharedFields(trailers);
+  return policy.identity.kind === 'public' ? withoutField(shared, 'set-cookie') : shared;
+}

@@ -38,6 +38,8 @@ export class LeaseKeeper {
   readonly #options: LeaseKeeperOptions;
   #heldUntilMs: number;
   #state: 'keeping' | 'unconfirmed' | 'lost' | 'stopped' = 'keeping';
+  /** The last question was not answered. */
+  #failing = false;
   #timer: NodeJS.Timeout | null = null;
 
   constructor(lease: Lease, store: Leases, options: LeaseKeeperOptions) {
@@ -55,7 +57,9 @@ export class LeaseKeeper {
 
   /** Whether a duplicate in this process may join: the lease is held, or goes on without the store. */
   get joinable(): boolean {
-    return this.#state === 'unconfirmed' || this.held;
+    if (this.#state === 'unconfirmed' || this.held) return true;
+    // The store is away, and the next try will say so: until then the flight goes on as it will after it.
+    return this.#state === 'keeping' && this.#failing && this.#options.inOutage === 'unconfirmed';
   }
 
   get lost(): boolean {
@@ -86,6 +90,7 @@ export class LeaseKeeper {
       const answer = await this.#store.renew(this.#lease);
       if (this.#settled) return;
       if (answer === 'lost') return this.#lose();
+      this.#failing = false;
       this.#state = 'keeping';
       this.#heldUntilMs = askedAtMs + leaseMs;
       this.#schedule(leaseMs / 3);
@@ -93,6 +98,7 @@ export class LeaseKeeper {
     } catch {
       // The store cannot be reached. What it said last holds until the lease's own end, so ask more often until then.
       if (this.#settled) return;
+      this.#failing = true;
       if (this.#state === 'keeping' && performance.now() >= this.#heldUntilMs) {
         if (this.#options.inOutage === 'lost') return this.#lose();
         this.#state = 'unconfirmed';

@@ -11,6 +11,11 @@ export class MemoryBudget {
     return this.#usedBytes;
   }
 
+  /** Whether there is room for so many bytes now. */
+  hasRoomFor(bytes: number): boolean {
+    return this.#usedBytes + bytes <= this.#mostBytes;
+  }
+
   /** False, and nothing is taken, when there is no room for so many bytes. */
   take(bytes: number): boolean {
     if (this.#usedBytes + bytes > this.#mostBytes) return false;

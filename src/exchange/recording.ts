@@ -53,6 +53,9 @@ type Reader = {
 /** How long a response that is over is held for somebody who reads nothing of it. */
 const OVER_STALL_MS = 60_000;
 const LEAST_TIMER_MS = 10;
+/** What holding a piece costs beside its bytes. */
+const CHUNK_COST_BYTES = 256;
+const ALONE_BYTES = 256 * 1_024;
 /** How much of a response that is not kept whole is held for its readers. */
 const WINDOW_BYTES = 4 * 1_048_576;
 
@@ -110,16 +113,17 @@ export class Recording {
   add(chunk: Buffer, completes: boolean): 'held' | 'outgrown' {
     const { budget, limitBytes } = this.#options;
     let result: 'held' | 'outgrown' = 'held';
-    if (this.#state === 'whole' && this.#heldBytes + chunk.length <= limitBytes && budget.take(chunk.length)) {
+    if (this.#state === 'whole' && this.#heldBytes + chunk.length <= limitBytes && budget.take(costOf(chunk))) {
       this.#hold(chunk, completes);
     } else {
       if (this.#state === 'whole') result = 'outgrown';
       this.#state = 'window';
-      budget.takeAnyway(chunk.length);
+      budget.takeAnyway(costOf(chunk));
       this.#hold(chunk, completes);
     }
     this.#pumpAll();
-    if (this.#state === 'window' && this.#heldBytes >= Math.min(limitBytes, WINDOW_BYTES)) this.#beFull();
+    // After the last piece there is nothing to be held back.
+    if (this.#state === 'window' && !completes && this.#heldBytes >= this.#windowBytes()) this.#beFull();
     return result;
   }
 
@@ -136,6 +140,15 @@ export class Recording {
     if (!this.#readers.delete(caller)) return;
     this.#trim();
     this.#options.onReaderGone();
+  }
+
+  /** Whether a response is the one whose beginning is held here. */
+  isBeginningOf({ status, reason, fields, content }: SharedResponse): boolean {
+    const { head } = this;
+    if (status !== head.status || reason !== head.reason || content.length < this.#receivedBytes) return false;
+    if (fields.length !== head.fields.length || fields.some((text, i) => text !== head.fields[i])) return false;
+    const held = Buffer.concat(this.#chunks);
+    return content.subarray(this.#receivedBytes - held.length, this.#receivedBytes).equals(held);
   }
 
   /** The whole response, at the upstream's end of message; null when it is not held whole. */
@@ -238,9 +251,9 @@ export class Recording {
     this.#first = needed;
     const bytes = dropped.reduce((sum, chunk) => sum + chunk.length, 0);
     this.#heldBytes -= bytes;
-    this.#options.budget.giveBack(bytes);
+    this.#options.budget.giveBack(bytes + dropped.length * CHUNK_COST_BYTES);
     if (this.#readers.size === 0 && this.#state !== 'window') this.#stopTimer();
-    if (this.full && this.#heldBytes < Math.min(this.#options.limitBytes, WINDOW_BYTES)) this.#haveRoom(by);
+    if (this.full && this.#heldBytes < this.#windowBytes()) this.#haveRoom(by);
   }
 
   #beFull(): void {
@@ -253,8 +266,14 @@ export class Recording {
   /** Whoever is the slowest when its time is over has been so since the window is full: nothing is added to it. */
   #watchSlowest(): void {
     const slowest = this.#slowest();
-    // Alone it holds up nobody, and nobody joins a window.
-    if (slowest === null || this.#fullSinceMs === null || this.#readers.size === 1) return;
+    if (slowest === null || this.#fullSinceMs === null) return;
+    // Alone it holds up nobody, and nobody joins a window: only one that reads nothing at all is cut.
+    if (this.#readers.size === 1) {
+      const idleMs = performance.now() - slowest.progressAtMs;
+      if (idleMs >= OVER_STALL_MS) return this.#cut(slowest);
+      this.#timer = setTimeout(() => this.#watchSlowest(), OVER_STALL_MS - idleMs);
+      return;
+    }
     const leftMs = this.#options.stallMs - slowest.heldUpMs - (performance.now() - this.#fullSinceMs);
     if (leftMs > 0) {
       this.#timer = setTimeout(() => this.#watchSlowest(), Math.max(LEAST_TIMER_MS, leftMs));
@@ -270,6 +289,11 @@ export class Recording {
     this.#fullSinceMs = null;
     this.#stopTimer();
     if (this.#state === 'window') this.#options.onRoom();
+  }
+
+  /** Readers of different pace need a window between them; one alone only has to be kept busy. */
+  #windowBytes(): number {
+    return Math.min(this.#options.limitBytes, this.#readers.size > 1 ? WINDOW_BYTES : ALONE_BYTES);
   }
 
   #slowest(): Reader | null {
@@ -301,4 +325,8 @@ export class Recording {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
   }
+}
+
+function costOf(chunk: Buffer): number {
+  return chunk.length + CHUNK_COST_BYTES;
 }

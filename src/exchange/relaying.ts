@@ -26,8 +26,11 @@ export class RelayingReader implements RecordingReader {
   #index = 0;
   #sending = false;
   #onDrain: (() => void) | null = null;
+  readonly #onGone: (reader: RelayingReader) => void;
 
-  constructor(relay: Relay, lease: Lease, head: ResponseHead) {
+  /** `onGone`: it reads no more. */
+  constructor(relay: Relay, lease: Lease, head: ResponseHead, onGone: (reader: RelayingReader) => void) {
+    this.#onGone = onGone;
     this.#relay = relay;
     this.#lease = lease;
     this.#waiting.push(encodeHead(head));
@@ -58,9 +61,11 @@ export class RelayingReader implements RecordingReader {
   }
 
   #stop(): void {
+    if (this.gone) return;
     this.gone = true;
     this.#waiting = [];
     this.#waitingBytes = 0;
+    this.#onGone(this);
   }
 
   async #send(): Promise<void> {
@@ -94,12 +99,18 @@ export type RemoteOptions = {
   /** The head is here: whoever waits may read. */
   readonly onRecording: (recording: Recording) => void;
   readonly onReaderGone: () => void;
+  /** How long the leader may be silent: it ends its flight before, and not to hear of that means to be cut off. */
+  readonly silenceMs: number;
 };
 
 /** The follower's end: reads the pieces of somebody else's flight into a record. */
 export function recordRemote({ relay, flight, policy, signal, ...options }: RemoteOptions): void {
   let recording: Recording | null = null;
+  let timer: NodeJS.Timeout | undefined;
+  signal.addEventListener('abort', () => clearTimeout(timer), { once: true });
   const onPiece = ({ index, bytes }: Piece): void => {
+    clearTimeout(timer);
+    timer = setTimeout(() => recording?.fail(), options.silenceMs);
     if (index > 0) {
       // There is no way to hold the leader back from here.
       if (recording?.add(bytes, false) === 'outgrown') recording.fail();
@@ -121,7 +132,8 @@ export function recordRemote({ relay, flight, policy, signal, ...options }: Remo
 
 /** Brings a record that was made of pieces to the end that the settlement tells. */
 export function endRemote(recording: Recording, settlement: Settlement): void {
-  if (settlement.kind !== 'response') return recording.fail();
+  // Somebody else's word, an operator's, may have taken the place of what is being read.
+  if (settlement.kind !== 'response' || !recording.isBeginningOf(settlement.response)) return recording.fail();
   const { content, trailers } = settlement.response;
   if (recording.receivedBytes < content.length) recording.add(content.subarray(recording.receivedBytes), true);
   recording.conclude(trailers);

@@ -33,7 +33,7 @@ type Reading = {
 };
 
 /** How long the pieces of a flight stay after the newest: for whoever joins while the upstream is silent. */
-const KEEP_MS = 600_000;
+const KEEP_MS = 120_000;
 /** The most pieces that one fetch brings. */
 const FETCH_MOST = 500;
 const INDEX_BYTES = 4;
@@ -41,6 +41,8 @@ const INDEX_BYTES = 4;
 export class RedisRelay implements Relay {
   readonly #options: RedisRelayOptions;
   readonly #readings = new Map<string, Set<Reading>>();
+  /** Flights of which this process has sent pieces. */
+  readonly #sent = new Set<string>();
 
   constructor(options: RedisRelayOptions) {
     this.#options = options;
@@ -50,6 +52,7 @@ export class RedisRelay implements Relay {
     const { ask, frames, recordOf, channels } = this.#options;
     const { key, flight, fence } = lease;
     const bytes = frames.encodePiece(piece, lease);
+    this.#sent.add(flight);
     const answer = await ask(
       (client) =>
         client.oneflightRelayBuffer(
@@ -86,7 +89,8 @@ export class RedisRelay implements Relay {
   }
 
   /** The pieces of a flight that is over are of no use any more. Best effort: they expire. */
-  forget({ key, flight }: Lease): void {
+  ended({ key, flight }: Lease): void {
+    if (!this.#sent.delete(flight)) return;
     void this.#options.ask((client) => client.unlink(this.#stream(key, flight)), 0);
   }
 
@@ -147,6 +151,7 @@ export class RedisRelay implements Relay {
     }
     reading.fetching = true;
     reading.fetchAgain = false;
+    const from = reading.next;
     const { key, flight } = reading.flight;
     const answer = await this.#options.ask(
       (client) => client.xrangeBuffer(this.#stream(key, flight), `${reading.next + 1}-0`, '+', 'COUNT', FETCH_MOST),
@@ -160,7 +165,8 @@ export class RedisRelay implements Relay {
     }
     this.#tell(reading);
     if (!this.#isOpen(reading)) return;
-    if (found.length === FETCH_MOST || reading.fetchAgain) return this.#fetch(reading);
+    // Behind a gap there is nothing to be told, however much there is.
+    if ((found.length === FETCH_MOST && reading.next > from) || reading.fetchAgain) return this.#fetch(reading);
     if (reading.timer !== null) clearTimeout(reading.timer);
     reading.timer = setTimeout(() => void this.#fetch(reading), reading.pollMs);
   }

@@ -314,13 +314,12 @@ export class RedisStore implements Store {
       );
     const small = frame.length <= INLINE_BYTES;
     const answer = await (small ? this.#commands.ask(run, this.#timeoutMs) : this.#askBulk(run, frame.length));
+    this.#relay.ended(lease);
     return heldOrLost(answer);
   }
 
-  async release(
-    { key, flight, fence }: Lease,
-    options: { readonly unlessAwaited: boolean },
-  ): Promise<Held | 'awaited'> {
+  async release(lease: Lease, options: { readonly unlessAwaited: boolean }): Promise<Held | 'awaited'> {
+    const { key, flight, fence } = lease;
     const answer = await this.#commands.ask(
       (client) => this.#releaseBy(client, key, flight, fence, options.unlessAwaited, 0),
       this.#timeoutMs,
@@ -328,6 +327,7 @@ export class RedisStore implements Store {
     // Nobody will ask again. Only a flight that may have waiters is left to its lease: to end it is the caller's choice.
     if (answer.kind !== 'answered' && !options.unlessAwaited) this.#owe(key, flight);
     if (answer.kind === 'answered' && answer.value === 2) return 'awaited';
+    this.#relay.ended(lease);
     return heldOrLost(answer);
   }
 

@@ -72,6 +72,9 @@ function recording(limitBytes: number, options: { budget?: MemoryBudget; stallMs
   return { record, budget, seen };
 }
 
+/** What a piece is charged beside its bytes. */
+const PIECE_COST = 256;
+
 const chunkOf = (size: number, fill: number) => Buffer.alloc(size, fill);
 
 t.test('every reader gets every byte once and in order, or is cut; memory is bounded and given back', async () => {
@@ -121,7 +124,7 @@ t.test('every reader gets every byte once and in order, or is cut; memory is bou
             record.detach(who.reader);
           }
           // A window may be over its bound by the one piece that filled it.
-          if (budget.usedBytes > limitBytes + 400) return false;
+          if (budget.usedBytes > limitBytes + 400 + PIECE_COST * sent.length) return false;
           if (readers.some(({ reader }) => reader.ended > 0)) return false;
         }
         const whole = Buffer.concat(sent);
@@ -175,7 +178,7 @@ t.test('while the record is whole nobody slows anybody', async (t) => {
 t.test('outgrown by its own limit or by that of all, it is no response, and goes on for those who read', async (t) => {
   for (const [limit, budget] of [
     [1_000, new MemoryBudget(1 << 20)],
-    [1 << 20, new MemoryBudget(1_000)],
+    [1 << 20, new MemoryBudget(1_300)],
   ] as const) {
     const { record } = recording(limit, { budget });
     const reader = new FakeReader();
@@ -241,6 +244,34 @@ t.test('held up again and again, its time adds up; with everything read, it begi
   }
   t.equal(slow.wasCut, true, 'a reader that only trickles is cut too');
   t.ok(performance.now() - began >= 150);
+});
+
+t.test('the piece that completes a message never makes the upstream wait for room', async (t) => {
+  const { record } = recording(16_384, { budget: new MemoryBudget(0) });
+  const reader = new FakeReader();
+  record.attach(reader);
+  t.equal(record.add(chunkOf(16_384, 1), true), 'outgrown');
+  t.equal(record.full, false);
+  record.conclude([]);
+  t.same([reader.bytes.length, reader.ended], [16_384, 1]);
+});
+
+t.test('many small pieces are charged for what they cost', async (t) => {
+  const { record, budget } = recording(1 << 20, { budget: new MemoryBudget(10 * 300) });
+  let held = 0;
+  while (record.add(chunkOf(1, 1), false) === 'held') held += 1;
+  t.equal(held, 11);
+  t.equal(budget.usedBytes, 0, 'and nobody reads them');
+});
+
+t.test('a window for one reader alone is small', async (t) => {
+  const { record, budget } = recording(8_000_000, { budget: new MemoryBudget(100_000) });
+  const slow = Object.assign(new FakeReader(), { room: 1 });
+  record.attach(slow);
+  for (let i = 0; i < 200 && !record.full; i += 1) record.add(chunkOf(10_000, i), false);
+  t.equal(record.full, true);
+  t.ok(budget.usedBytes < 300_000, `${budget.usedBytes}`);
+  record.fail();
 });
 
 t.test('alone a slow reader is nobody’s burden', async (t) => {

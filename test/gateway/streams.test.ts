@@ -28,6 +28,7 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
   const routes = [
     route('llm', 'stream: true'),
     route('small', 'stream: true\n    maxShared: 64KiB'),
+    route('kept', 'stream: true\n    keep: 20s'),
     route('plain', ''),
   ].join('');
   const gateways = await startGateways(t, processes, { config: configOf({ upstream: upstream.url, store, routes }) });
@@ -117,6 +118,32 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
       }
     },
   );
+
+  await t.test('an operator settles what is being read: who reads elsewhere is cut, and gets no mixture', async (t) => {
+    if (last === first) return;
+    const path = '/kept/settled';
+    const source = tokens(path);
+    const leader = watch(first, path);
+    await source.arrived;
+    const far = watch(last, path);
+    await last.caughtUp();
+    source.token('data: half\n\n');
+    await Promise.all([leader.received(12), far.received(12)]);
+    const { flights } = JSON.parse((await first.admin('/flights?state=in-flight')).text);
+    const [{ key, flight }] = flights;
+    const word = { as: 'response', status: 200, content: 'a longer content than what was read before', flight };
+    const settled = await fetch(`${last.adminUrl}/flights/${key}/settle`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(word),
+    });
+    t.equal(settled.status, 200);
+    const answer = await within(10_000, 'the cut', far.answer);
+    t.equal(answer.cut, true);
+    t.equal(answer.text, 'data: half\n\n');
+    source.end();
+    t.equal((await leader.answer).text, 'data: half\n\n', 'the leader has its own');
+  });
 
   await t.test("the leader's process dies: whoever reads elsewhere is cut, nobody hangs", async (t) => {
     if (last === first) return;

@@ -1,0 +1,55 @@
+/** How long a lease counts as held, and how long its flight can be joined, when the store does not answer. */
+
+import t from 'tap';
+import { LeaseKeeper } from '../../src/exchange/lease-keeper.js';
+import type { Leases } from '../../src/store/leases.js';
+import { StoreUnavailable } from '../../src/store/store.js';
+import { eventually } from '../support/gate.js';
+
+const LEASE = { key: 'k', flight: 'f', fence: 1, leaseMs: 300, material: null };
+
+function keeperIn(inOutage: 'lost' | 'unconfirmed') {
+  const seen = { tries: 0, unsure: 0, lost: 0 };
+  const store = {
+    renew: async () => {
+      seen.tries += 1;
+      throw new StoreUnavailable('away');
+    },
+  } as unknown as Leases;
+  const keeper = new LeaseKeeper(LEASE, store, {
+    claimedAtMs: performance.now(),
+    until: () => Number.POSITIVE_INFINITY,
+    inOutage,
+    onRenewed: () => {},
+    onUnsure: () => {
+      seen.unsure += 1;
+    },
+    onLost: () => {
+      seen.lost += 1;
+    },
+    onOverdue: () => {},
+  });
+  return { keeper, seen };
+}
+
+t.test('where a flight goes on without the store it can be joined at every moment of the outage', async (t) => {
+  const { keeper, seen } = keeperIn('unconfirmed');
+  await eventually('the first try failed', () => seen.tries === 1);
+  const gaps: number[] = [];
+  await eventually('the outage is known', () => {
+    // Looked at as often as the loop turns, also between the end of the lease and the next try.
+    if (!keeper.joinable) gaps.push(performance.now());
+    return seen.unsure === 1;
+  });
+  t.same(gaps, []);
+  t.equal(keeper.joinable, true);
+  t.equal(keeper.held, false);
+  keeper.stop();
+});
+
+t.test('where it does not, it is lost with its lease, and nobody joins', async (t) => {
+  const { keeper, seen } = keeperIn('lost');
+  await eventually('it is lost', () => seen.lost === 1);
+  t.equal(keeper.joinable, false);
+  t.equal(keeper.lost, true);
+});
