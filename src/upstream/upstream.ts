@@ -6,6 +6,8 @@
  * `onFailure`, and neither after `abort`.
  */
 
+import { subscribe } from 'node:diagnostics_channel';
+import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { type Dispatcher, Pool } from 'undici';
 import type { UpstreamConfig } from '../config/config.js';
@@ -114,6 +116,13 @@ export class Upstream {
   }
 }
 
+/** The exchange whose request undici is about to write: it says so, and then, in the same turn, to which socket. */
+let writing: RunningExchange | null = null;
+subscribe('undici:client:sendHeaders', (message) => {
+  writing?.onSocket((message as { readonly socket: Socket }).socket);
+  writing = null;
+});
+
 /** undici's callbacks in, the sink's words out. Field lines arrive raw: spelling, order and repetition are kept. */
 class RunningExchange implements Exchange {
   readonly #method: string;
@@ -123,6 +132,7 @@ class RunningExchange implements Exchange {
   #aborted = false;
   #abort: ((reason?: Error) => void) | null = null;
   #resume: (() => void) | null = null;
+  #socket: Socket | null = null;
 
   constructor(method: string, sink: ForwardSink) {
     this.#method = method;
@@ -153,6 +163,11 @@ class RunningExchange implements Exchange {
     this.#abort = abort;
     this.#state = 'sent';
     this.#wasSent = true;
+    writing = this;
+  }
+
+  onSocket(socket: Socket): void {
+    this.#socket = socket;
   }
 
   onHeaders(status: number, rawFields: Buffer[], resume: () => void, reason: string): boolean {
@@ -175,6 +190,8 @@ class RunningExchange implements Exchange {
   }
 
   onComplete(rawTrailers: Buffer[] | null): void {
+    // Where the end of the connection is the end of the message, undici takes a reset for one.
+    if (this.#socket?.errored) return this.#fail('cut', 'reset');
     this.#end((rawTrailers ?? []).map((line) => line.toString('latin1')));
   }
 

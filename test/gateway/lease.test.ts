@@ -199,20 +199,31 @@ t.test('a holder that is frozen past its lease cannot free the lock of the next 
 
 t.test('a leader that is frozen for less than its lease keeps it', async (t) => {
   const [frozen, there] = await two();
-  const path = '/once/napping';
-  const { held, leader } = await leads(frozen, path);
-  const far = post(there, path);
-  await there.caughtUp();
-  for (let nap = 0; nap < 3; nap += 1) {
-    frozen.pause();
-    await delay(LEASE_MS / 3);
-    frozen.resume();
-    await delay(LEASE_MS / 3);
+  for (let attempt = 0; ; attempt += 1) {
+    const path = `/once/napping-${attempt}`;
+    const { held, leader } = await leads(frozen, path);
+    const far = post(there, path);
+    await there.caughtUp();
+    const lost = (await frozen.metrics()).sum('oneflight_leases_lost_total');
+    let longestMs = 0;
+    for (let nap = 0; nap < 3; nap += 1) {
+      const began = performance.now();
+      frozen.pause();
+      await delay(LEASE_MS / 3);
+      frozen.resume();
+      await frozen.caughtUp();
+      longestMs = Math.max(longestMs, performance.now() - began);
+      await delay(LEASE_MS / 3);
+    }
+    held.release();
+    const answers = await Promise.all([leader, far]);
+    // A machine that stands still makes a longer nap of it, which is another test's.
+    if (longestMs > LEASE_MS / 2 && attempt < 5) continue;
+    allEqual(t, answers, 200, `{"path":"${path}","call":1}`);
+    t.equal(upstream.count(path), 1);
+    t.equal((await frozen.metrics()).sum('oneflight_leases_lost_total'), lost);
+    return;
   }
-  held.release();
-  allEqual(t, await Promise.all([leader, far]), 200, `{"path":"${path}","call":1}`);
-  t.equal(upstream.count(path), 1);
-  t.equal((await frozen.metrics()).sum('oneflight_leases_lost_total'), 0);
 });
 
 t.test('a leader that wakes up after its lease, before it had sent anything, sends nothing', async (t) => {
