@@ -16,6 +16,7 @@ if (!Number.isSafeInteger(base) || !Number.isSafeInteger(count) || count < 1) {
 // A schedule that kills the server's connections may kill one of ours while it says hello: nobody waits for that answer.
 process.on('unhandledRejection', (reason) => {
   if (!(reason instanceof Error) || reason.message !== 'Connection is closed.') throw reason;
+  console.error(reason);
 });
 
 const beganMs = performance.now();

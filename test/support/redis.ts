@@ -6,11 +6,11 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
+import { freePort } from './ports.js';
 import { serverProgram } from './redis-server.js';
 
 export type RedisServer = {
@@ -64,7 +64,7 @@ export async function startRedis(options: { readonly port?: number } = {}): Prom
     command: (...words) => ask(port, words),
     async kill() {
       signal('SIGKILL');
-      while (await answers(port)) await sleep(10);
+      while ((await pidAt(port)) !== null) await sleep(10);
     },
     async stop() {
       keeper.ref();
@@ -80,7 +80,8 @@ export async function startRedis(options: { readonly port?: number } = {}): Prom
 
 async function untilAnswering(server: RedisServer): Promise<void> {
   const deadline = Date.now() + 10_000;
-  while (!(await answers(server.port))) {
+  // Another server on this port, started at the same moment, would be shared without a word.
+  while ((await pidAt(server.port)) !== server.pid) {
     if (Date.now() > deadline) {
       await server.stop();
       throw new Error(`the Redis of the tests did not answer on port ${server.port} within 10 s`);
@@ -89,8 +90,10 @@ async function untilAnswering(server: RedisServer): Promise<void> {
   }
 }
 
-async function answers(port: number): Promise<boolean> {
-  return (await ask(port, ['PING']).catch(() => null)) === 'PONG';
+/** The process of the server that answers there; null: none does. */
+async function pidAt(port: number): Promise<number | null> {
+  const told = await ask(port, ['INFO', 'server']).catch(() => null);
+  return told === null ? null : Number(/^process_id:(\d+)/m.exec(String(told))?.[1]);
 }
 
 async function ask(port: number, [name, ...rest]: readonly (string | number)[]): Promise<unknown> {
@@ -104,14 +107,4 @@ async function ask(port: number, [name, ...rest]: readonly (string | number)[]):
   } finally {
     client.disconnect();
   }
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const address = probe.address();
-  probe.close();
-  await once(probe, 'close');
-  if (address === null || typeof address === 'string') throw new Error('no free port');
-  return address.port;
 }

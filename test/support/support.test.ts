@@ -4,8 +4,9 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { burst, RawClient, rawRequest, request, send } from './client.js';
-import { eventually, Gate } from './gate.js';
+import { delay, eventually, Gate } from './gate.js';
 import { Samples } from './gateway.js';
+import { listenOn } from './ports.js';
 import { TcpProxy } from './tcp-proxy.js';
 import {
   answers,
@@ -116,6 +117,20 @@ t.test('every misbehaviour is what its name says', async (t) => {
   await upstream.listen();
   upstream.on('/', answers({ content: 'back' }));
   t.equal((await request(upstream.url)).text, 'back');
+});
+
+t.test('a port lies where no connection takes it, and one that is taken for a moment is waited for', async (t) => {
+  const server = createServer();
+  const port = await listenOn(server, 0);
+  t.ok(port < 32_768);
+  const next = createServer();
+  t.teardown(() => next.close());
+  const taken = listenOn(next, port);
+  await delay(50);
+  t.notOk(next.listening);
+  server.close();
+  t.equal(await taken, port);
+  await t.rejects(listenOn(createServer(), 1_000_000), { code: 'ERR_SOCKET_BAD_PORT' });
 });
 
 t.test('connecting to the unconnectable hangs until it is opened', async (t) => {

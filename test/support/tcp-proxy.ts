@@ -1,7 +1,8 @@
 /** A loopback TCP proxy that makes connections slow, deaf or broken at the moment a test chooses. */
 
-import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
+import { connect, createServer, type Server, type Socket } from 'node:net';
 import { delay } from './gate.js';
+import { listenOn } from './ports.js';
 
 type Link = {
   readonly near: Socket;
@@ -45,10 +46,7 @@ export class TcpProxy {
 
   /** Opens the port, the same one as before. */
   async listen(): Promise<void> {
-    await new Promise<void>((resolve) => {
-      this.#server.listen({ host: '127.0.0.1', port: this.#port }, resolve);
-    });
-    this.#port = (this.#server.address() as AddressInfo).port;
+    this.#port = await listenOn(this.#server, this.#port);
   }
 
   /** Closes the port and every connection: what follows is refused. */

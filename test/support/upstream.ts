@@ -6,8 +6,9 @@
  */
 
 import { spawn } from 'node:child_process';
-import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
+import { connect, createServer, type Server, type Socket } from 'node:net';
 import { delay, Gate, within } from './gate.js';
+import { listenOn } from './ports.js';
 import {
   ByteReader,
   type Content,
@@ -258,10 +259,7 @@ export class StubUpstream {
   /** Opens the port, the same one as before; nothing when it is open. */
   async listen(): Promise<void> {
     if (this.#server.listening) return;
-    await new Promise<void>((resolve) => {
-      this.#server.listen({ host: '127.0.0.1', port: this.#port, backlog: 2048 }, resolve);
-    });
-    this.#port = (this.#server.address() as AddressInfo).port;
+    this.#port = await listenOn(this.#server, this.#port, 2_048);
   }
 
   async close(): Promise<void> {
