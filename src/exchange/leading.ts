@@ -13,11 +13,9 @@
  */
 
 import { derivedKey, type FlightRef, type Held, type Lease, type Settlement } from '../core/claim.js';
-import { keepMsFor, sharesResponses } from '../core/policy.js';
-import { kept, replayable } from '../core/recorded.js';
-import { type CoalescePolicy, isSafe, type KeyedPolicy, type ReplayPolicy } from '../core/rule.js';
-import { judge, type SharedResponse, type UnshareableReason, varyDigest } from '../core/sharing.js';
-import { clientFields, contentLengthOf, hasNoContent, sharedFields, withoutField } from '../http/fields.js';
+import { isSafe, type KeyedPolicy } from '../core/rule.js';
+import type { UnshareableReason } from '../core/sharing.js';
+import { clientFields, contentLengthOf, hasNoContent } from '../http/fields.js';
 import type { Leases } from '../store/leases.js';
 import type { UpstreamFailure } from '../upstream/failure.js';
 import type { Exchange, ForwardSink, Upstream } from '../upstream/upstream.js';
@@ -26,7 +24,8 @@ import { LeaseKeeper } from './lease-keeper.js';
 import type { MemoryBudget } from './memory-budget.js';
 import type { ExchangeObserver } from './observer.js';
 import { upstreamRequest } from './passing.js';
-import { Recording, type ResponseHead } from './recording.js';
+import { Recorder } from './recorder.js';
+import type { Recording } from './recording.js';
 import { Settler } from './settler.js';
 import { upstreamProblem } from './upstream-problem.js';
 
@@ -34,8 +33,6 @@ import { upstreamProblem } from './upstream-problem.js';
 const OVERDUE_MARGIN_MS = 2_000;
 /** Turns of the event loop for which a flight that has its response can still be joined, before it is published. */
 const LAST_CALL_TURNS = 2;
-/** Largest response that is held back whole until the store has it, so that its fields can say whether it was recorded. */
-const HELD_BACK_BYTES = 65_536;
 
 /** The flight, as its leader's exchange needs it. */
 export interface LedFlight {
@@ -73,7 +70,7 @@ export class Leading implements ForwardSink {
   readonly #settler: Settler;
   readonly #startedAtMs = performance.now();
   #exchange: Exchange | null = null;
-  #recording: Recording | null = null;
+  readonly #recorder: Recorder;
   /** Announced length of the content; null: the end of the message tells. */
   #expectedBytes: number | null = null;
   #receivedBytes = 0;
@@ -83,9 +80,6 @@ export class Leading implements ForwardSink {
   #stage: 'asking' | 'answering' | 'paused' = 'asking';
   /** The client's content is on its way, and not all of it has been sent. */
   #uploading = false;
-  #keepMs = 0;
-  /** What becomes of the key at the upstream's end of message, when there is no record. */
-  #unrecorded: 'unshareable' | 'not-kept' | 'freed' = 'unshareable';
   /** The head of an answer that goes out whole, when it is settled. */
   #head: { readonly status: number; readonly reason: string; readonly fields: string[] } | null = null;
   /** The key was given up while the response goes on. */
@@ -98,6 +92,11 @@ export class Leading implements ForwardSink {
   constructor(options: LeadingOptions) {
     this.#options = options;
     this.#settler = new Settler({ ...options, route: options.caller.route });
+    this.#recorder = new Recorder({
+      ...options,
+      onRoom: () => this.#resume(),
+      onReaderGone: () => this.#abandonIfAlone(),
+    });
     this.#keeper = new LeaseKeeper(options.lease, options.store, {
       claimedAtMs: options.claimedAtMs,
       until: () => this.#deadlineMs(),
@@ -194,26 +193,29 @@ export class Leading implements ForwardSink {
     this.#progress();
     const passed = clientFields(fields);
     this.#expectedBytes = hasNoContent(caller.method, status) ? 0 : contentLengthOf(passed);
-    this.#record(status, reason, passed);
-    if (this.#holdsBack()) {
+    const unshareable = this.#recorder.begin(status, reason, passed, this.#expectedBytes);
+    if (unshareable !== null) this.#giveUpKey(unshareable);
+    const { recording } = this.#recorder;
+    if (this.#recorder.holdsBack) {
       this.#head = { status, reason, fields: passed };
       return;
     }
     // Without the lease it will be given to those who wait here, and stored for nobody.
-    const stored = this.#recording !== null && this.#keeper.held ? 'yes' : 'no';
+    const stored = recording !== null && this.#keeper.held ? 'yes' : 'no';
     caller.begin(status, reason, passed, caller.led(stored));
     if (this.#expectedBytes === 0) caller.hold();
-    this.#recording?.attach(caller);
+    recording?.attach(caller);
     // What is here in the same turn goes to everybody in one piece, when it is settled.
     if (policy.kind === 'coalesce') setImmediate(() => this.#offerStream());
   }
 
   onContent(chunk: Buffer): boolean {
     const { caller } = this.#options;
+    const { recording } = this.#recorder;
     this.#progress();
     this.#receivedBytes += chunk.length;
     const completes = this.#expectedBytes !== null && this.#receivedBytes >= this.#expectedBytes;
-    if (this.#recording !== null) return this.#recordContent(this.#recording, chunk, completes);
+    if (recording !== null) return this.#recordContent(recording, chunk, completes);
     if (completes) {
       this.#lastChunk = chunk;
       caller.hold();
@@ -234,11 +236,9 @@ export class Leading implements ForwardSink {
 
   /** From here on the response is for those who read it already. */
   #onOutgrown(recording: Recording): void {
-    const { caller, policy } = this.#options;
-    this.#unrecorded = policy.kind === 'replay' ? 'not-kept' : 'unshareable';
-    if (policy.kind === 'coalesce') {
-      this.#giveUpKey(policy, this.#receivedBytes > policy.maxSharedBytes ? 'too-large' : 'memory-short');
-    }
+    const { caller } = this.#options;
+    const unshareable = this.#recorder.outgrown();
+    if (unshareable !== null) this.#giveUpKey(unshareable);
     if (this.#head === null) return;
     const { status, reason, fields } = this.#head;
     this.#head = null;
@@ -247,9 +247,8 @@ export class Leading implements ForwardSink {
   }
 
   #offerStream(): void {
-    if (!this.#over && this.#settling === null && this.#recording?.isWhole) {
-      this.#options.flight.stream(this.#recording);
-    }
+    const { recording } = this.#recorder;
+    if (!this.#over && this.#settling === null && recording?.isWhole) this.#options.flight.stream(recording);
   }
 
   onEnd(trailers: string[]): void {
@@ -260,98 +259,45 @@ export class Leading implements ForwardSink {
     void this.#fail(failure).catch(this.#options.observer.failed);
   }
 
-  /** Decides at the response's fields what is recorded for others. */
-  #record(status: number, reason: string, fields: string[]): void {
-    const { policy, caller } = this.#options;
-    if (!sharesResponses(policy)) return;
-    this.#keepMs = keepMsFor(policy, caller.method, status);
-    if (policy.kind === 'replay') return this.#recordReplay(policy, status, reason, fields);
-    const verdict = judge(policy, status, fields, this.#expectedBytes);
-    if (verdict.kind === 'unshareable') {
-      this.#giveUpKey(policy, verdict.reason);
-      return;
-    }
-    if (this.#expectedBytes !== null && !this.#options.budget.hasRoomFor(this.#expectedBytes)) {
-      this.#giveUpKey(policy, 'memory-short');
-      return;
-    }
-    const vary = { names: verdict.varyNames, digest: varyDigest(verdict.varyNames, caller.fields) };
-    this.#recording = this.#newRecording(policy, { status, reason, fields: sharedFields(fields), vary });
-  }
-
-  #newRecording(policy: CoalescePolicy | ReplayPolicy, head: ResponseHead): Recording {
-    return new Recording(head, {
-      limitBytes: policy.maxSharedBytes,
-      budget: this.#options.budget,
-      // Of a replayed request nobody but its own client reads while it comes.
-      stallMs: policy.kind === 'coalesce' ? policy.stallMs : Number.POSITIVE_INFINITY,
-      onRoom: () => this.#resume(),
-      onReaderGone: () => this.#abandonIfAlone(),
-    });
-  }
-
   /** Nobody else gets this response: the key is free from now on, and what follows is for the leader's client alone. */
-  #giveUpKey({ unshareableForMs }: CoalescePolicy, reason: UnshareableReason): void {
+  #giveUpKey(reason: UnshareableReason): void {
     this.#released = true;
-    const { observer, caller } = this.#options;
+    const { observer, caller, policy } = this.#options;
     observer.unshareable(caller.route, reason);
     // That there was no room just now says nothing about the next response.
-    this.#settle({ kind: 'unshareable', reason }, reason === 'memory-short' ? 0 : unshareableForMs)
+    const markMs = policy.kind === 'coalesce' && reason !== 'memory-short' ? policy.unshareableForMs : 0;
+    this.#settle({ kind: 'unshareable', reason }, markMs)
       .then(() => this.#abandonIfAlone())
       .catch(observer.failed);
   }
 
-  #recordReplay(policy: ReplayPolicy, status: number, reason: string, fields: string[]): void {
-    if (policy.release.includes(status)) this.#unrecorded = 'freed';
-    else if (this.#expectedBytes !== null && this.#expectedBytes > policy.maxSharedBytes) this.#unrecorded = 'not-kept';
-    else this.#recording = this.#newRecording(policy, { status, reason, fields: replayable(fields), vary: NO_VARY });
-  }
-
-  /** A repeat of a replayed request must not be mistaken: whether the answer was recorded is told where it can be. */
-  #holdsBack(): boolean {
-    const { policy } = this.#options;
-    return (
-      policy.kind === 'replay' &&
-      this.#recording !== null &&
-      this.#expectedBytes !== null &&
-      this.#expectedBytes <= Math.min(HELD_BACK_BYTES, policy.maxSharedBytes)
-    );
-  }
-
   async #finish(trailers: string[]): Promise<void> {
-    const { caller, policy } = this.#options;
+    const { caller, flight } = this.#options;
+    const { recording } = this.#recorder;
     // An abandonment that the store has already been asked for comes first: after it there is nothing to settle.
     await this.#abandoning;
     if (this.#over) return;
     const latencyMs = performance.now() - this.#startedAtMs;
-    const forOthers = policy.kind === 'replay' ? trailers : sharedTrailers(policy, trailers);
-    const recorded = this.#recording?.response(forOthers) ?? null;
-    await this.#settle(this.#settlementOf(recorded), this.#keepMs);
+    const forOthers = this.#recorder.trailersForOthers(trailers);
+    const recorded = recording?.response(forOthers) ?? null;
+    await this.#settle(this.#recorder.settlement(recorded, flight.election), this.#recorder.keepMs);
     if (this.#head !== null && recorded !== null) {
       const { status, reason, fields } = this.#head;
       caller.begin(status, reason, fields, caller.led(this.#settler.told ? 'yes' : 'failed'));
       caller.hold();
-      this.#recording?.attach(caller);
+      recording?.attach(caller);
     }
-    if (this.#recording === null) caller.end(this.#lastChunk, trailers);
-    else this.#recording.conclude(forOthers, caller, trailers);
+    if (recording === null) caller.end(this.#lastChunk, trailers);
+    else recording.conclude(forOthers, caller, trailers);
     this.#end(latencyMs);
-  }
-
-  #settlementOf(recorded: SharedResponse | null): Settlement {
-    const { policy, flight } = this.#options;
-    if (recorded !== null) return { kind: 'response', response: kept(policy, recorded) };
-    if (this.#unrecorded === 'freed') return { kind: 'failed', election: flight.election };
-    return this.#unrecorded === 'not-kept' ? { kind: 'not-kept' } : { kind: 'unshareable', reason: 'not-recorded' };
   }
 
   async #fail(failure: UpstreamFailure): Promise<void> {
     const { caller, flight, policy } = this.#options;
     if (caller.begun) caller.cut();
-    this.#recording?.fail();
+    this.#recorder.fail();
     await this.#abandoning;
     if (this.#over) return;
-    this.#recording = null;
     const kind = failure.kind === 'not-sent' ? 'failed' : 'unknown';
     await this.#settle({ kind, election: flight.election }, kind === 'unknown' ? policy.unknownForMs : 0);
     if (kind === 'unknown') flight.unknown();
@@ -382,14 +328,15 @@ export class Leading implements ForwardSink {
   }
 
   #onCallerLeft(): void {
-    if (this.#recording === null) this.#resume();
-    else this.#recording.detach(this.#options.caller);
+    const { recording } = this.#recorder;
+    if (recording === null) this.#resume();
+    else recording.detach(this.#options.caller);
     this.#abandonIfAlone();
   }
 
   /** Whether anybody in this process still gets, or waits for, the response. */
   #isAwaited(): boolean {
-    return this.#options.flight.isAwaited() || (this.#recording?.readerCount() ?? 0) > 0;
+    return this.#options.flight.isAwaited() || (this.#recorder.recording?.readerCount() ?? 0) > 0;
   }
 
   /** A safe call ends when nobody waits for it in any process. Any other goes on: it may matter that it was made. */
@@ -408,7 +355,7 @@ export class Leading implements ForwardSink {
     const { caller } = this.#options;
     if (!this.#released || !caller.gone || !isSafe(caller.method) || this.#isAwaited()) return;
     this.#exchange?.abort();
-    this.#recording?.fail();
+    this.#recorder.fail();
     this.#end(null);
   }
 
@@ -428,7 +375,7 @@ export class Leading implements ForwardSink {
     }
     this.#keeper.stop();
     this.#exchange?.abort();
-    this.#recording?.fail();
+    this.#recorder.fail();
     this.#end(null);
   }
 
@@ -468,12 +415,4 @@ export class Leading implements ForwardSink {
 
 async function turns(count: number): Promise<void> {
   for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve));
-}
-
-const NO_VARY = { names: [], digest: '' } as const;
-
-/** A cookie that comes at the end is for its own client as well, when nothing has set callers apart. */
-function sharedTrailers(policy: KeyedPolicy, trailers: readonly string[]): string[] {
-  const shared = sharedFields(trailers);
-  return policy.identity.kind === 'public' ? withoutField(shared, 'set-cookie') : shared;
 }
