@@ -5,10 +5,11 @@
  * one timer serves all of them.
  */
 
-import type { Expects, FlightRef } from '../core/claim.js';
+import type { Expects } from '../core/claim.js';
 import { waitOf } from '../core/policy.js';
 import type { ClaimPolicy } from '../core/rule.js';
 import type { Caller, KeyNames } from './caller.js';
+import type { Following } from './following.js';
 import type { Leading } from './leading.js';
 import type { Recording } from './recording.js';
 
@@ -20,8 +21,8 @@ export type FlightState =
   | { readonly kind: 'claiming' }
   /** This process leads. */
   | { readonly kind: 'leading'; readonly leading: Leading }
-  /** Another process leads, as the store said at `sinceMs`; `wait` ends the wait for it. */
-  | { readonly kind: 'following'; readonly wait: AbortController; readonly ref: FlightRef; readonly sinceMs: number };
+  /** Another process leads. */
+  | { readonly kind: 'following'; readonly following: Following };
 
 export type FlightListener = {
   /** A waiter's time is over. It has been taken out. */

@@ -16,13 +16,14 @@ import { type Store, StoreUnavailable } from '../store/store.js';
 import type { Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
 import { Flight, type FlightListener, type FlightState } from './flight.js';
+import { Following, type StreamOptions } from './following.js';
 import { eachOf, inSlices } from './in-slices.js';
 import type { Leaders } from './leaders.js';
 import type { ExchangeObserver } from './observer.js';
 import { bypass } from './passing.js';
 import type { Reconciler } from './reconciler.js';
 import type { Recording } from './recording.js';
-import { endRemote, RelayingReader, recordRemote } from './relaying.js';
+import { RelayingReader } from './relaying.js';
 
 const PLAIN_CONFLICT = { status: 409, retryAfter: { kind: 'computed' } } as const satisfies RejectPolicy['conflict'];
 /** What becomes of whoever does not wait for the response of a marked key. */
@@ -48,6 +49,8 @@ export type FlightsOptions = {
 export class Flights {
   readonly #options: FlightsOptions;
   readonly #open = new Map<string, Flight>();
+  /** Flights of other processes that are followed here, by the id of their leader's flight. */
+  readonly #followed = new Map<string, Flight>();
   readonly #listener: FlightListener = {
     onExpired: (caller, flight) => this.#onExpired(caller, flight),
     onEmpty: (flight) => this.#onEmpty(flight),
@@ -89,7 +92,10 @@ export class Flights {
     const { state } = flight;
     const same = flight.fingerprint === caller.fingerprint;
     if (state.kind === 'claiming' && !same) return false;
-    if ((state.kind === 'leading' && !state.leading.joinable) || (state.kind === 'following' && isOutOfDate(state))) {
+    const closed =
+      (state.kind === 'leading' && !state.leading.joinable) ||
+      (state.kind === 'following' && state.following.isOutOfDate);
+    if (closed) {
       this.#close(flight);
       return false;
     }
@@ -102,18 +108,24 @@ export class Flights {
       this.#refuseDuplicate(caller, state.leading.ref);
       return true;
     }
-    if (state.kind !== 'claiming') caller.role = 'follower';
+    this.#admit(flight, caller);
+    return true;
+  }
+
+  /** Takes in who waits for the flight's end, or reads its response as it comes. */
+  #admit(flight: Flight, caller: Caller): void {
+    if (flight.state.kind !== 'claiming') caller.role = 'follower';
     if (isCrowded(flight)) caller.refuse('overloaded');
     else if (flight.recording?.isWhole) this.#read(flight, flight.recording, caller);
     else if (flight.expects === 'unshareable') this.#end(flight, caller, AS_EXPECTED);
     else flight.add(caller);
-    return true;
   }
 
   #streamLed(flight: Flight, recording: Recording, store: Store, lease: Lease): void {
     const { policy } = flight;
     if (policy.kind === 'coalesce' && policy.stream === 'to-all-processes') {
-      const reader = new RelayingReader(store, lease, recording.head, (gone) => recording.detach(gone));
+      const reader = new RelayingReader({ relay: store, lease, recording, stallMs: policy.stallMs });
+      this.#options.leaders.goesOn(reader.done);
       recording.attach(reader, 'relay');
     }
     this.#stream(flight, recording);
@@ -234,39 +246,57 @@ export class Flights {
 
   /** Waits, once for all followers in this process, for the end of another process's flight. */
   async #follow(flight: Flight, store: Store, ref: FlightRef): Promise<void> {
-    const wait = new AbortController();
+    const followed = this.#followed.get(ref.flight);
+    if (followed !== undefined) return this.#followTogether(flight, followed, store, ref);
+    const { policy } = flight;
+    const following = new Following(ref, {
+      store,
+      pollMs: waitOf(policy)?.pollMs ?? WITHOUT_POLL_MS,
+      stream: this.#streamOf(flight),
+    });
     flight.leaderFlight = ref.flight;
-    flight.state = { kind: 'following', wait, ref, sinceMs: performance.now() };
+    flight.state = { kind: 'following', following };
     flight.markFollowers();
-    const pollMs = waitOf(flight.policy)?.pollMs ?? WITHOUT_POLL_MS;
-    if (!flight.awaited) {
-      // Everybody left while the store was asked. The wait is owed all the same: it tells the store that nobody waits.
-      this.#close(flight);
-      wait.abort();
-    }
-    const upstream = flight.first()?.upstream;
-    if (flight.policy.kind === 'coalesce' && flight.policy.stream === 'to-all-processes' && upstream !== undefined) {
-      recordRemote({
-        relay: store,
-        flight: ref,
-        policy: flight.policy,
-        budget: this.#options.leaders.budget,
-        signal: wait.signal,
-        silenceMs: this.#options.upstreamOf(upstream).bodyTimeoutMs + flight.policy.leaseMs + SILENCE_MARGIN_MS,
-        onRecording: (recording) => this.#stream(flight, recording),
-        onReaderGone: () => this.#onEmpty(flight),
-      });
-    }
-    let settlement: Settlement;
-    try {
-      settlement = await store.settled(ref, { pollMs, signal: wait.signal });
-    } catch {
-      // Nobody waits any more, or the store was closed under the wait: what became of the flight is not known here.
-      settlement = { kind: 'unknown', election: ref.election };
-    }
-    wait.abort();
-    if (flight.recording !== null) endRemote(flight.recording, settlement);
+    this.#followed.set(ref.flight, flight);
+    // Everybody may have left while the store was asked.
+    if (!flight.awaited) this.#leave(flight, following);
+    const settlement = await following.settled();
+    this.#forget(flight);
     this.#conclude(flight, settlement);
+  }
+
+  /** The store was asked again about a flight that is followed here: whoever asked joins those who follow it. */
+  #followTogether(flight: Flight, followed: Flight, store: Store, ref: FlightRef): void {
+    if (followed.state.kind === 'following') followed.state.following.isKnown(ref);
+    this.#close(flight);
+    if (!this.#open.has(flight.key)) this.#open.set(flight.key, followed);
+    for (const seeker of flight.takeAll()) this.#admit(followed, seeker);
+    // The store expects a wait of every claim that joined.
+    store.settled(ref, { pollMs: WITHOUT_POLL_MS, signal: AbortSignal.abort() }).catch(() => {});
+  }
+
+  #streamOf(flight: Flight): StreamOptions | null {
+    const { policy } = flight;
+    const upstream = flight.first()?.upstream;
+    if (policy.kind !== 'coalesce' || policy.stream !== 'to-all-processes' || upstream === undefined) return null;
+    return {
+      policy,
+      budget: this.#options.leaders.budget,
+      silenceMs: this.#options.upstreamOf(upstream).bodyTimeoutMs + policy.leaseMs + SILENCE_MARGIN_MS,
+      onRecording: (recording) => this.#stream(flight, recording),
+      onReaderGone: () => this.#onEmpty(flight),
+    };
+  }
+
+  /** Nobody here waits for the flight, or reads its response, any more. */
+  #leave(flight: Flight, following: Following): void {
+    this.#close(flight);
+    this.#forget(flight);
+    following.leave();
+  }
+
+  #forget(flight: Flight): void {
+    if (this.#followed.get(flight.leaderFlight) === flight) this.#followed.delete(flight.leaderFlight);
   }
 
   /** The flight has ended: it is closed, and everybody who waits here learns how. */
@@ -367,18 +397,15 @@ export class Flights {
   #onExpired(caller: Caller, { policy, state }: Flight): void {
     if (policy.kind !== 'replay' || state.kind === 'claiming') return caller.refuse('wait-timeout');
     if (state.kind === 'leading') return this.#refuseDuplicate(caller, state.leading.ref);
-    const ageMs = state.ref.ageMs + performance.now() - state.sinceMs;
-    this.#refuseDuplicate(caller, { ...state.ref, ageMs });
+    this.#refuseDuplicate(caller, state.following.ref);
   }
 
   #onEmpty(flight: Flight): void {
     const { state } = flight;
     if (state.kind === 'leading') state.leading.onFollowerLeft();
     // Who reads the response as it comes waits for its end as well.
-    if (state.kind === 'following' && !flight.awaited && (flight.recording?.readerCount() ?? 0) === 0) {
-      this.#close(flight);
-      state.wait.abort();
-    }
+    const isEmpty = !flight.awaited && (flight.recording?.readerCount() ?? 0) === 0;
+    if (state.kind === 'following' && isEmpty) this.#leave(flight, state.following);
   }
 
   /** Nobody joins this flight any more. */
@@ -396,14 +423,6 @@ function followersReading(recording: Recording | null, state: FlightState): numb
 /** Whether as many wait for the flight, or read its response, as its rule allows. */
 function isCrowded({ policy, recording, state, waitingCount }: Flight): boolean {
   return policy.kind === 'coalesce' && waitingCount + followersReading(recording, state) >= policy.maxFollowers;
-}
-
-/**
- * Whether a foreign flight may have ended without a word here: it was last known to be up for a time that is over. It
- * goes on being waited for; who comes now asks the store, which knows better or is away.
- */
-function isOutOfDate({ ref, sinceMs }: FlightState & { kind: 'following' }): boolean {
-  return performance.now() - sinceMs > ref.leaseLeftMs;
 }
 
 /** The policy of a request that has a key. Only such requests arrive here. */

@@ -21,6 +21,8 @@ export type LeadersOptions = {
 export class Leaders {
   readonly #options: LeadersOptions;
   readonly #all = new Set<Leading>();
+  /** What goes on beyond flights that this process has led. */
+  readonly #after = new Set<Promise<void>>();
   /** Moving average of the time for a whole answer, by rule: what `Retry-After` is computed from. Milliseconds. */
   readonly #latencies = new Map<string, number>();
   #onIdle: (() => void) | null = null;
@@ -48,7 +50,7 @@ export class Leaders {
       budget: this.#options.budget,
       onEnded: (latencyMs) => {
         this.#all.delete(leading);
-        if (this.#all.size === 0) this.#onIdle?.();
+        this.#tellIfIdle();
         if (latencyMs !== null) this.#learn(route, latencyMs);
       },
     });
@@ -61,9 +63,18 @@ export class Leaders {
     return this.#latencies.get(route) ?? null;
   }
 
+  /** Something of a flight goes on when it is over, for followers elsewhere; it never rejects. */
+  goesOn(until: Promise<void>): void {
+    this.#after.add(until);
+    void until.then(() => {
+      this.#after.delete(until);
+      this.#tellIfIdle();
+    });
+  }
+
   /** Resolves when this process leads no flight: the upstream calls of clients who left are over as well. */
   idle(): Promise<void> {
-    if (this.#all.size === 0) return Promise.resolve();
+    if (this.#isIdle()) return Promise.resolve();
     return new Promise((resolve) => {
       this.#onIdle = resolve;
     });
@@ -72,6 +83,14 @@ export class Leaders {
   /** Ends every flight that this process leads, for a stop that can wait no longer. */
   async stop(): Promise<void> {
     await Promise.allSettled([...this.#all].map((leading) => leading.stop()));
+  }
+
+  #isIdle(): boolean {
+    return this.#all.size === 0 && this.#after.size === 0;
+  }
+
+  #tellIfIdle(): void {
+    if (this.#isIdle()) this.#onIdle?.();
   }
 
   #learn(route: string, latencyMs: number): void {

@@ -350,10 +350,11 @@ export class Leading implements ForwardSink {
     this.#abandoning = this.#abandon();
   }
 
-  /** The key was given up at the response's fields; what goes on is for the leader's client alone, and it has left. */
+  /** The key was given up; what goes on is for those who read already, and they have left. */
   #leaveReleased(): void {
     const { caller } = this.#options;
-    if (!this.#released || !caller.gone || !isSafe(caller.method) || this.#isAwaited()) return;
+    const { recording } = this.#recorder;
+    if (!this.#released || !caller.gone || !isSafe(caller.method) || this.#isAwaited() || recording?.isRead) return;
     this.#exchange?.abort();
     this.#recorder.fail();
     this.#end(null);

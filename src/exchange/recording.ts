@@ -40,7 +40,7 @@ export type RecordingReader = Pick<Caller, 'gone' | 'write' | 'whenDrained' | 'h
 
 type Reader = {
   readonly caller: RecordingReader;
-  /** `relay`: it reads for other processes, whose followers the store knows of. */
+  /** `relay`: it reads for other processes, and sees to it that none of them holds it up for longer than `stallMs`. */
   readonly as: 'client' | 'relay';
   /** Place of the next chunk to write, counted from the response's first. */
   next: number;
@@ -63,6 +63,7 @@ export class Recording {
   readonly head: ResponseHead;
   readonly #options: RecordingOptions;
   #state: 'whole' | 'window' | 'concluded' | 'failed' = 'whole';
+  #outgrown = false;
   #chunks: Buffer[] = [];
   /** Place of the first chunk that is held. */
   #first = 0;
@@ -89,9 +90,19 @@ export class Recording {
     return this.#state === 'whole';
   }
 
+  /** Whether it is, or was, a window: no settlement has the response. */
+  get outgrown(): boolean {
+    return this.#outgrown;
+  }
+
   /** Nothing more should be added until `onRoom`. */
   get full(): boolean {
     return this.#fullSinceMs !== null;
+  }
+
+  /** Whether anybody reads here, for a client or for other processes. */
+  get isRead(): boolean {
+    return this.#readers.size > 0;
   }
 
   /** Clients that read here. */
@@ -118,6 +129,7 @@ export class Recording {
     } else {
       if (this.#state === 'whole') result = 'outgrown';
       this.#state = 'window';
+      this.#outgrown = true;
       budget.takeAnyway(costOf(chunk));
       this.#hold(chunk, completes);
     }
@@ -272,6 +284,10 @@ export class Recording {
       const idleMs = performance.now() - slowest.progressAtMs;
       if (idleMs >= OVER_STALL_MS) return this.#cut(slowest);
       this.#timer = setTimeout(() => this.#watchSlowest(), OVER_STALL_MS - idleMs);
+      return;
+    }
+    if (slowest.as === 'relay') {
+      this.#timer = setTimeout(() => this.#watchSlowest(), this.#options.stallMs);
       return;
     }
     const leftMs = this.#options.stallMs - slowest.heldUpMs - (performance.now() - this.#fullSinceMs);

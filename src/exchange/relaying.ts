@@ -1,47 +1,70 @@
 /**
- * A response on its way to followers in other processes, at both ends: the leader's, which reads its own record and sends
- * it piece by piece, and the follower's, which makes a record of the pieces for those who wait there.
+ * The leader's end of a response on its way to followers in other processes: a reader of the leader's record that sends
+ * it piece by piece.
  *
- * Invariants: one piece is under way at a time, and what comes meanwhile goes as one; nothing here ends a response: that
- * is the settlement's, which also has whatever of it did not arrive.
+ * Invariants: one piece is under way at a time, and what comes meanwhile goes as one; a flight's end is told by its
+ * settlement, which also has whatever did not arrive, and never by a piece. Only when the record is not whole any more,
+ * so that no settlement has the response, do the pieces go on to their own end, for the processes that read already: who
+ * of them is `WINDOW_BYTES` behind holds the record up, for `stallMs` at most, and is then given up.
  */
 
-import type { FlightRef, Lease, Settlement } from '../core/claim.js';
-import type { CoalescePolicy } from '../core/rule.js';
+import type { Lease } from '../core/claim.js';
 import type { Piece, Relay } from '../store/relay.js';
-import type { MemoryBudget } from './memory-budget.js';
-import { Recording, type RecordingReader, type ResponseHead } from './recording.js';
+import { encodeContent, encodeHead, encodeOver } from './pieces.js';
+import type { Recording, RecordingReader } from './recording.js';
 
 /** How much may wait to be sent before the record is read no further. */
 const AHEAD_BYTES = 1_048_576;
+/** How much of a response that goes on beyond its flight may be sent and not yet read by all. */
+const WINDOW_BYTES = 4 * 1_048_576;
+/** How often it is asked then how far the slowest has come. */
+const LOOK_MS = 25;
 
-/** The leader's end: a reader of the record beside the clients. */
+export type RelayingOptions = {
+  readonly relay: Relay;
+  readonly lease: Lease;
+  readonly recording: Recording;
+  /** How long a process may hold up the others. */
+  readonly stallMs: number;
+};
+
 export class RelayingReader implements RecordingReader {
-  /** Nothing more is sent: the lease is lost, or the store away. */
+  /** Nothing more is sent: nobody reads, the lease is lost, or the store away. */
   gone = false;
-  readonly #relay: Relay;
-  readonly #lease: Lease;
-  #waiting: Buffer[] = [];
+  readonly #options: RelayingOptions;
+  readonly #waiting: Buffer[] = [];
   #waitingBytes = 0;
+  #headSent = false;
   #index = 0;
+  /** What the last piece is, once it is known. */
+  #over: Buffer | null = null;
+  /** Pieces that somebody may not have read yet. */
+  readonly #unread: { readonly index: number; readonly bytes: number }[] = [];
+  #unreadBytes = 0;
+  /** How long the slowest have held up the record since all had everything. */
+  #heldUpMs = 0;
   #sending = false;
   #onDrain: (() => void) | null = null;
-  readonly #onGone: (reader: RelayingReader) => void;
 
-  /** `onGone`: it reads no more. */
-  constructor(relay: Relay, lease: Lease, head: ResponseHead, onGone: (reader: RelayingReader) => void) {
-    this.#onGone = onGone;
-    this.#relay = relay;
-    this.#lease = lease;
-    this.#waiting.push(encodeHead(head));
-    void this.#send();
+  /** Resolves when everything is sent that ever will be. */
+  readonly done: Promise<void>;
+  readonly #onDone: () => void;
+
+  constructor(options: RelayingOptions) {
+    this.#options = options;
+    let onDone = () => {};
+    this.done = new Promise((resolve) => {
+      onDone = resolve;
+    });
+    this.#onDone = onDone;
+    void this.#sendAll();
   }
 
   write(chunk: Buffer): boolean {
     if (this.gone) return true;
     this.#waiting.push(chunk);
     this.#waitingBytes += chunk.length;
-    void this.#send();
+    void this.#sendAll();
     return this.#waitingBytes < AHEAD_BYTES;
   }
 
@@ -51,110 +74,97 @@ export class RelayingReader implements RecordingReader {
 
   hold(): void {}
 
-  /** The settlement has the rest. */
-  end(): void {
-    this.#stop();
+  end(lastChunk: Buffer | null, trailers: readonly string[]): void {
+    // Of a whole response the settlement has the rest.
+    if (!this.#options.recording.outgrown) return this.#stop();
+    if (lastChunk !== null) this.#waiting.push(lastChunk);
+    this.#finish(encodeOver({ kind: 'end', trailers }));
   }
 
   cut(): void {
-    this.#stop();
+    if (!this.#options.recording.outgrown) return this.#stop();
+    this.#waiting.length = 0;
+    this.#finish(encodeOver({ kind: 'cut' }));
+  }
+
+  #finish(over: Buffer): void {
+    if (this.gone) return;
+    this.#over ??= over;
+    void this.#sendAll();
   }
 
   #stop(): void {
     if (this.gone) return;
     this.gone = true;
-    this.#waiting = [];
+    this.#waiting.length = 0;
     this.#waitingBytes = 0;
-    this.#onGone(this);
+    this.#options.recording.detach(this);
+    this.#onDone();
   }
 
-  async #send(): Promise<void> {
-    if (this.#sending || this.#waiting.length === 0) return;
+  async #sendAll(): Promise<void> {
+    if (this.#sending) return;
     this.#sending = true;
-    // The head is a piece of its own.
-    const bytes = this.#index === 0 ? (this.#waiting.shift() as Buffer) : Buffer.concat(this.#waiting.splice(0));
-    if (this.#index > 0) this.#waitingBytes = 0;
-    const piece: Piece = { index: this.#index++, bytes };
     try {
-      if ((await this.#relay.relay(this.#lease, piece)) === 'lost') this.#stop();
+      for (let bytes = this.#take(); bytes !== null && !this.gone; bytes = this.#take()) {
+        const isLast = this.#over === bytes;
+        await this.#send({ index: this.#index++, bytes });
+        if (isLast) this.#stop();
+        this.#drained();
+      }
     } catch {
       // A piece that is missing makes the later ones worthless.
       this.#stop();
     }
     this.#sending = false;
+    this.#drained();
+  }
+
+  /** What is to be sent next; null: nothing yet. */
+  #take(): Buffer | null {
+    if (!this.#headSent) {
+      this.#headSent = true;
+      return encodeHead(this.#options.recording.head);
+    }
+    if (this.#waiting.length > 0) {
+      this.#waitingBytes = 0;
+      return encodeContent(this.#waiting.splice(0));
+    }
+    return this.#over;
+  }
+
+  async #send(piece: Piece): Promise<void> {
+    const { relay, lease, recording } = this.#options;
+    this.#unread.push({ index: piece.index, bytes: piece.bytes.length });
+    this.#unreadBytes += piece.bytes.length;
+    if (!recording.outgrown && (await relay.relay(lease, piece)) === 'held') return;
+    // The flight may have ended for everybody else while this was under way.
+    if (!recording.outgrown) return this.#stop();
+    await this.#sendOn(piece, 0);
+    while (!this.gone && this.#unreadBytes > WINDOW_BYTES) {
+      const sinceMs = performance.now();
+      await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+      this.#heldUpMs += performance.now() - sinceMs;
+      const stalled = this.#heldUpMs >= this.#options.stallMs;
+      await this.#sendOn(null, stalled ? (this.#unread[0]?.index ?? 0) + 1 : 0);
+      if (stalled) this.#heldUpMs = 0;
+    }
+    if (this.#unread.length === 0) this.#heldUpMs = 0;
+  }
+
+  /** Sends beyond the flight, or only asks; `dropBefore`: who still wants an earlier piece is given up. */
+  async #sendOn(piece: Piece | null, dropBefore: number): Promise<void> {
+    const { relay, lease } = this.#options;
+    const wanted = await relay.relayOn(lease, piece, dropBefore);
+    if (wanted === null) return this.#stop();
+    while (this.#unread.length > 0 && (this.#unread[0] as { index: number }).index < wanted) {
+      this.#unreadBytes -= (this.#unread.shift() as { bytes: number }).bytes;
+    }
+  }
+
+  #drained(): void {
     const drained = this.#onDrain;
     this.#onDrain = null;
     drained?.();
-    void this.#send();
-  }
-}
-
-export type RemoteOptions = {
-  readonly relay: Relay;
-  readonly flight: FlightRef;
-  readonly policy: CoalescePolicy;
-  readonly budget: MemoryBudget;
-  /** Ends the reading. */
-  readonly signal: AbortSignal;
-  /** The head is here: whoever waits may read. */
-  readonly onRecording: (recording: Recording) => void;
-  readonly onReaderGone: () => void;
-  /** How long the leader may be silent: it ends its flight before, and not to hear of that means to be cut off. */
-  readonly silenceMs: number;
-};
-
-/** The follower's end: reads the pieces of somebody else's flight into a record. */
-export function recordRemote({ relay, flight, policy, signal, ...options }: RemoteOptions): void {
-  let recording: Recording | null = null;
-  let timer: NodeJS.Timeout | undefined;
-  signal.addEventListener('abort', () => clearTimeout(timer), { once: true });
-  const onPiece = ({ index, bytes }: Piece): void => {
-    clearTimeout(timer);
-    timer = setTimeout(() => recording?.fail(), options.silenceMs);
-    if (index > 0) {
-      // There is no way to hold the leader back from here.
-      if (recording?.add(bytes, false) === 'outgrown') recording.fail();
-      return;
-    }
-    const head = decodeHead(bytes);
-    if (head === null) return;
-    recording = new Recording(head, {
-      limitBytes: policy.maxSharedBytes,
-      budget: options.budget,
-      stallMs: policy.stallMs,
-      onRoom: () => {},
-      onReaderGone: options.onReaderGone,
-    });
-    options.onRecording(recording);
-  };
-  relay.relayed(flight, onPiece, { pollMs: policy.pollMs, signal });
-}
-
-/** Brings a record that was made of pieces to the end that the settlement tells. */
-export function endRemote(recording: Recording, settlement: Settlement): void {
-  // Somebody else's word, an operator's, may have taken the place of what is being read.
-  if (settlement.kind !== 'response' || !recording.isBeginningOf(settlement.response)) return recording.fail();
-  const { content, trailers } = settlement.response;
-  if (recording.receivedBytes < content.length) recording.add(content.subarray(recording.receivedBytes), true);
-  recording.conclude(trailers);
-}
-
-function encodeHead({ status, reason, fields, vary }: ResponseHead): Buffer {
-  return Buffer.from(JSON.stringify({ status, reason, fields, vary }));
-}
-
-/** Null for what another version may have written. */
-function decodeHead(bytes: Buffer): ResponseHead | null {
-  try {
-    const { status, reason, fields, vary } = JSON.parse(bytes.toString()) as Partial<ResponseHead>;
-    const sound =
-      Number.isInteger(status) &&
-      typeof reason === 'string' &&
-      Array.isArray(fields) &&
-      Array.isArray(vary?.names) &&
-      typeof vary.digest === 'string';
-    return sound ? ({ status, reason, fields, vary } as ResponseHead) : null;
-  } catch {
-    return null;
   }
 }

@@ -152,7 +152,8 @@ export class Metrics {
       release: (lease, options) => timed('release', () => store.release(lease, options)),
       settled: (flight, options) => store.settled(flight, options),
       relay: (lease, piece) => timed('relay', () => store.relay(lease, piece)),
-      relayed: (flight, onPiece, options) => store.relayed(flight, onPiece, options),
+      relayOn: (lease, piece, dropBefore) => timed('relay', () => store.relayOn(lease, piece, dropBefore)),
+      relayed: (flight, reader, options) => store.relayed(flight, reader, options),
       queue: {
         enter: (request) => timed('enter', () => store.queue.enter(request)),
         turn: (place, options) => store.queue.turn(place, options),

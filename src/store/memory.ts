@@ -24,6 +24,7 @@ import type { SharedResponse } from '../core/sharing.js';
 import type { WaitOptions } from './leases.js';
 import { MemoryMarks } from './memory-marks.js';
 import { MemoryQueue } from './memory-queue.js';
+import type { Reading } from './relay.js';
 import {
   type ClaimRequest,
   type FlightStanding,
@@ -177,7 +178,13 @@ export class MemoryStore implements Store {
     return this.#held(lease) === null ? 'lost' : 'held';
   }
 
-  relayed(): void {}
+  async relayOn(): Promise<null> {
+    return null;
+  }
+
+  relayed(): Reading {
+    return { resume: () => {} };
+  }
 
   async settled(ref: FlightRef, { signal }: WaitOptions): Promise<Settlement> {
     this.#assertOpen();

@@ -44,6 +44,8 @@ export type ScriptedRedis = Redis & {
   readonly oneflightSettleBuffer: Script;
   readonly oneflightQueueBuffer: Script;
   readonly oneflightRelayBuffer: Script;
+  readonly oneflightRelayOnBuffer: Script;
+  readonly oneflightPiecesBuffer: Script;
   readonly oneflightStandingBuffer: Script;
 };
 
@@ -59,6 +61,8 @@ const SCRIPTS = {
   oneflightPurge: { lua: lua('purge.lua'), numberOfKeys: 3 },
   oneflightSettle: { lua: lua('settle.lua'), numberOfKeys: 2 },
   oneflightRelay: { lua: lua('relay.lua'), numberOfKeys: 2 },
+  oneflightRelayOn: { lua: lua('relay-on.lua'), numberOfKeys: 2 },
+  oneflightPieces: { lua: lua('pieces.lua'), numberOfKeys: 2 },
   oneflightQueue: { lua: lua('queue.lua'), numberOfKeys: 3 },
   oneflightStanding: { lua: lua('standing.lua'), numberOfKeys: 1 },
 };

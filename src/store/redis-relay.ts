@@ -2,14 +2,16 @@
  * The pieces of responses under way in Redis: sent by relay.lua, kept in a stream of each flight, and put in order here.
  *
  * Invariants: pieces are told in order, without a gap, each once; a push that is ahead waits until what is before it was
- * fetched; what was pushed before anybody asked is found in the stream.
+ * fetched; what was pushed before anybody asked is found in the stream. Whoever reads says how far it has come with every
+ * fetch: beyond the end of the flight (relay-on.lua) that is what pieces are let go by. A reader that is full is told
+ * nothing, and nothing is held for it here: it finds everything in the stream.
  */
 
 import type { FlightRef, Held, Lease } from '../core/claim.js';
 import type { Frames } from './frames.js';
 import type { WaitOptions } from './leases.js';
 import { type Answer, answered, heldOrLost, type ScriptedRedis, type StoreLog } from './redis-link.js';
-import type { Piece, Relay } from './relay.js';
+import type { Piece, PieceReader, Reading, Relay } from './relay.js';
 
 export type RedisRelayOptions = {
   /** Asks over the connection for large frames; the bytes that are sent, for its deadline. */
@@ -18,13 +20,21 @@ export type RedisRelayOptions = {
   readonly log: StoreLog;
   readonly recordOf: (key: string) => string;
   readonly channels: string;
+  readonly process: string;
 };
 
-type Reading = {
+type Following = {
   readonly flight: FlightRef;
-  readonly onPiece: (piece: Piece) => void;
+  readonly reader: PieceReader;
   readonly pollMs: number;
   next: number;
+  /** Size of the largest piece so far. */
+  largestBytes: number;
+  /** How much was told since it was last said how far this process has come. */
+  unsaidBytes: number;
+  /** The store knows that this process reads. */
+  registered: boolean;
+  full: boolean;
   /** Pushes that are ahead of what has been told. */
   readonly ahead: Map<number, Buffer>;
   fetching: boolean;
@@ -34,13 +44,16 @@ type Reading = {
 
 /** How long the pieces of a flight stay after the newest: for whoever joins while the upstream is silent. */
 const KEEP_MS = 120_000;
-/** The most pieces that one fetch brings. */
+/** The most pieces that one fetch brings, and about how many bytes. */
 const FETCH_MOST = 500;
+const FETCH_BYTES = 4 * 1_024 * 1_024;
+/** After so much it is said how far this process has come. */
+const SAID_EVERY_BYTES = 512 * 1_024;
 const INDEX_BYTES = 4;
 
 export class RedisRelay implements Relay {
   readonly #options: RedisRelayOptions;
-  readonly #readings = new Map<string, Set<Reading>>();
+  readonly #followed = new Map<string, Set<Following>>();
   /** Flights of which this process has sent pieces. */
   readonly #sent = new Set<string>();
 
@@ -57,7 +70,7 @@ export class RedisRelay implements Relay {
       (client) =>
         client.oneflightRelayBuffer(
           recordOf(key),
-          this.#stream(key, flight),
+          this.#names(key, flight)[0],
           flight,
           fence,
           piece.index,
@@ -70,119 +83,196 @@ export class RedisRelay implements Relay {
     return heldOrLost(answer);
   }
 
-  relayed(flight: FlightRef, onPiece: (piece: Piece) => void, { pollMs, signal }: WaitOptions): void {
-    if (signal.aborted) return;
-    const reading: Reading = {
+  async relayOn({ key, flight, material }: Lease, piece: Piece | null, dropBefore: number): Promise<number | null> {
+    const { ask, frames, channels } = this.#options;
+    const bytes = piece === null ? '' : frames.encodePiece(piece, { key, flight, material });
+    const answer = await ask(
+      (client) =>
+        client.oneflightRelayOnBuffer(
+          ...this.#names(key, flight),
+          flight,
+          piece?.index ?? 0,
+          bytes,
+          channels,
+          KEEP_MS,
+          dropBefore,
+        ),
+      bytes.length,
+    );
+    const wanted = answered(answer) as number;
+    return wanted < 0 ? null : wanted;
+  }
+
+  relayed(flight: FlightRef, reader: PieceReader, { pollMs, signal }: WaitOptions): Reading {
+    const following: Following = {
       flight,
-      onPiece,
+      reader,
       pollMs,
       next: 0,
+      largestBytes: 0,
+      unsaidBytes: 0,
+      registered: false,
+      full: false,
       ahead: new Map(),
       fetching: false,
       fetchAgain: false,
       timer: null,
     };
-    const same = this.#readings.get(flight.flight) ?? new Set();
-    this.#readings.set(flight.flight, same.add(reading));
-    signal.addEventListener('abort', () => this.#end(reading), { once: true });
-    void this.#fetch(reading);
+    const resume = (): void => {
+      if (!following.full || !this.#isOpen(following)) return;
+      following.full = false;
+      void this.#fetch(following);
+    };
+    if (signal.aborted) return { resume };
+    const same = this.#followed.get(flight.flight) ?? new Set();
+    this.#followed.set(flight.flight, same.add(following));
+    signal.addEventListener('abort', () => this.#end(following), { once: true });
+    void this.#fetch(following);
+    return { resume };
   }
 
-  /** The pieces of a flight that is over are of no use any more. Best effort: they expire. */
-  ended({ key, flight }: Lease): void {
-    if (!this.#sent.delete(flight)) return;
-    void this.#options.ask((client) => client.unlink(this.#stream(key, flight)), 0);
+  /** The pieces of a flight that is over are of no use any more, unless they go on. Best effort: they expire. */
+  ended({ key, flight }: Lease, goOn: boolean): void {
+    if (!this.#sent.delete(flight) || goOn) return;
+    void this.#options.ask((client) => client.unlink(...this.#names(key, flight)), 0);
   }
 
   /** Takes a push as relay.lua writes it; false: it is none of its own. */
   push(message: Buffer): boolean {
     if (message[0] !== 's'.charCodeAt(0)) return false;
     const end = 2 + (message[1] ?? 0);
-    const readings = this.#readings.get(message.toString('latin1', 2, end));
-    if (readings === undefined) return true;
+    const followed = this.#followed.get(message.toString('latin1', 2, end));
+    if (followed === undefined) return true;
     const index = message.readUInt32BE(end);
     const bytes = message.subarray(end + INDEX_BYTES);
-    for (const reading of readings) {
-      reading.ahead.set(index, bytes);
-      this.#tell(reading);
-      if (reading.ahead.size > 0) void this.#fetch(reading);
+    for (const following of followed) {
+      if (following.full) continue;
+      following.ahead.set(index, bytes);
+      this.#tell(following);
+      const said = following.unsaidBytes < SAID_EVERY_BYTES;
+      if (!following.full && (following.ahead.size > 0 || !said)) void this.#fetch(following);
     }
     return true;
   }
 
   /** Pushes arrive from now on: something may have been missed. */
   listening(): void {
-    for (const readings of this.#readings.values()) for (const reading of readings) void this.#fetch(reading);
+    for (const followed of this.#followed.values()) for (const following of followed) void this.#fetch(following);
   }
 
   close(): void {
-    for (const readings of [...this.#readings.values()]) for (const reading of [...readings]) this.#end(reading);
+    for (const followed of [...this.#followed.values()]) for (const one of [...followed]) this.#end(one);
   }
 
-  /** Tells what is here without a gap. */
-  #tell(reading: Reading): void {
-    for (const index of reading.ahead.keys()) if (index < reading.next) reading.ahead.delete(index);
-    for (;;) {
-      const bytes = reading.ahead.get(reading.next);
+  /** Tells what is here without a gap, as far as the reader takes it. */
+  #tell(following: Following): void {
+    const { ahead, reader } = following;
+    for (const index of ahead.keys()) if (index < following.next) ahead.delete(index);
+    while (!following.full && this.#isOpen(following)) {
+      const bytes = ahead.get(following.next);
       if (bytes === undefined) return;
-      reading.ahead.delete(reading.next);
-      const index = reading.next;
-      reading.next += 1;
-      const piece = this.#open(reading, { index, bytes });
-      if (piece === null) return this.#end(reading);
-      reading.onPiece(piece);
+      ahead.delete(following.next);
+      const index = following.next;
+      following.next += 1;
+      following.unsaidBytes += bytes.length;
+      following.largestBytes = Math.max(following.largestBytes, bytes.length);
+      const piece = this.#open(following, { index, bytes });
+      if (piece === null) return this.#end(following);
+      following.full = !reader.onPiece(piece);
     }
+    ahead.clear();
   }
 
   /** Null for what cannot be opened: the settlement has it all. */
-  #open(reading: Reading, piece: Piece): Piece | null {
+  #open(following: Following, piece: Piece): Piece | null {
     try {
-      return { index: piece.index, bytes: this.#options.frames.decodePiece(piece, reading.flight) };
+      return { index: piece.index, bytes: this.#options.frames.decodePiece(piece, following.flight) };
     } catch (error) {
       this.#options.log('warn', 'a piece of a response cannot be read', { error: (error as Error).message });
       return null;
     }
   }
 
-  async #fetch(reading: Reading): Promise<void> {
-    if (reading.fetching) {
-      reading.fetchAgain = true;
+  async #fetch(following: Following): Promise<void> {
+    if (following.full) return;
+    if (following.fetching) {
+      following.fetchAgain = true;
       return;
     }
-    reading.fetching = true;
-    reading.fetchAgain = false;
-    const from = reading.next;
-    const { key, flight } = reading.flight;
-    const answer = await this.#options.ask(
-      (client) => client.xrangeBuffer(this.#stream(key, flight), `${reading.next + 1}-0`, '+', 'COUNT', FETCH_MOST),
-      0,
-    );
-    reading.fetching = false;
-    if (!this.#isOpen(reading)) return;
-    const found = answer.kind === 'answered' ? (answered(answer) as [Buffer, Buffer[]][]) : [];
-    for (const [id, [, bytes]] of found) {
-      if (bytes !== undefined) reading.ahead.set(Number.parseInt(id.toString(), 10) - 1, bytes);
+    following.fetching = true;
+    following.fetchAgain = false;
+    if (following.timer !== null) clearTimeout(following.timer);
+    const from = following.next;
+    const most = Math.max(1, Math.min(FETCH_MOST, Math.floor(FETCH_BYTES / (following.largestBytes || 1))));
+    const found = await this.#ask(following, most);
+    following.fetching = false;
+    if (!this.#isOpen(following)) return;
+    if (found === 'given-up') {
+      this.#end(following);
+      return following.reader.onLost();
     }
-    this.#tell(reading);
-    if (!this.#isOpen(reading)) return;
+    for (const { index, bytes } of found) following.ahead.set(index, bytes);
+    this.#tell(following);
+    if (!this.#isOpen(following) || following.full) return;
     // Behind a gap there is nothing to be told, however much there is.
-    if ((found.length === FETCH_MOST && reading.next > from) || reading.fetchAgain) return this.#fetch(reading);
-    if (reading.timer !== null) clearTimeout(reading.timer);
-    reading.timer = setTimeout(() => void this.#fetch(reading), reading.pollMs);
+    const more = found.length === most && following.next > from;
+    if (more || following.fetchAgain || following.unsaidBytes >= SAID_EVERY_BYTES) return this.#fetch(following);
+    following.timer = setTimeout(() => void this.#fetch(following), following.pollMs);
   }
 
-  #isOpen(reading: Reading): boolean {
-    return this.#readings.get(reading.flight.flight)?.has(reading) ?? false;
+  /** The next pieces, and how far this process has come is said; `given-up`: what comes next is gone. */
+  async #ask(following: Following, most: number): Promise<Piece[] | 'given-up'> {
+    const { key, flight } = following.flight;
+    const { registered } = following;
+    following.unsaidBytes = 0;
+    let next = following.next;
+    for (const same of this.#followed.get(flight) ?? []) next = Math.min(next, same.next);
+    const answer = await this.#options.ask(
+      (client) =>
+        client.oneflightPiecesBuffer(
+          ...this.#names(key, flight),
+          next,
+          most,
+          this.#options.process,
+          registered ? '1' : '',
+          KEEP_MS,
+        ),
+      most * following.largestBytes,
+    );
+    const found = answer.kind === 'answered' ? (answered(answer) as [Buffer, Buffer[]][] | null | 0) : null;
+    if (found === null) return [];
+    if (found === 0) return 'given-up';
+    following.registered = true;
+    // It ended while it was asked.
+    if (!this.#isOpen(following)) this.#deregister(following);
+    return found.flatMap(([id, [, bytes]]) =>
+      bytes === undefined ? [] : [{ index: Number.parseInt(id.toString(), 10) - 1, bytes }],
+    );
   }
 
-  #end(reading: Reading): void {
-    if (reading.timer !== null) clearTimeout(reading.timer);
-    const same = this.#readings.get(reading.flight.flight);
-    same?.delete(reading);
-    if (same?.size === 0) this.#readings.delete(reading.flight.flight);
+  #isOpen(following: Following): boolean {
+    return this.#followed.get(following.flight.flight)?.has(following) ?? false;
   }
 
-  #stream(key: string, flight: string): string {
-    return `${this.#options.recordOf(key)}:s:${flight}`;
+  #end(following: Following): void {
+    if (!this.#isOpen(following)) return;
+    if (following.timer !== null) clearTimeout(following.timer);
+    const same = this.#followed.get(following.flight.flight);
+    same?.delete(following);
+    if (same?.size === 0) this.#followed.delete(following.flight.flight);
+    if (following.registered) this.#deregister(following);
+  }
+
+  /** Nobody is to wait for this process any more. Best effort: who does gives it up. */
+  #deregister({ flight: { key, flight } }: Following): void {
+    if (this.#followed.has(flight)) return;
+    const [, readers] = this.#names(key, flight);
+    void this.#options.ask((client) => client.hdel(readers, this.#options.process), 0);
+  }
+
+  /** The pieces of a flight, and who reads them. */
+  #names(key: string, flight: string): [string, string] {
+    const record = this.#options.recordOf(key);
+    return [`${record}:s:${flight}`, `${record}:p:${flight}`];
   }
 }

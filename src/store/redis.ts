@@ -35,7 +35,7 @@ import { RedisQueue } from './redis-queue.js';
 import { RedisRelay } from './redis-relay.js';
 import { recordPattern, takenAmong } from './redis-taken.js';
 import { type Looked, Waits } from './redis-waits.js';
-import type { Piece } from './relay.js';
+import type { Piece, PieceReader, Reading } from './relay.js';
 import { claimUnderAllNames, type Looked as LookedAt } from './rotation.js';
 import type { SealedPlace } from './sealing.js';
 import {
@@ -151,6 +151,7 @@ export class RedisStore implements Store {
       log: this.#log,
       recordOf: (key) => this.#record(key),
       channels: this.#channel(''),
+      process: this.#process,
     });
     this.#turns = new RedisQueue({
       ask: (run) => this.#commands.ask(run, this.#timeoutMs),
@@ -314,7 +315,7 @@ export class RedisStore implements Store {
       );
     const small = frame.length <= INLINE_BYTES;
     const answer = await (small ? this.#commands.ask(run, this.#timeoutMs) : this.#askBulk(run, frame.length));
-    this.#relay.ended(lease);
+    this.#relay.ended(lease, settlement.kind === 'unshareable');
     return heldOrLost(answer);
   }
 
@@ -327,7 +328,7 @@ export class RedisStore implements Store {
     // Nobody will ask again. Only a flight that may have waiters is left to its lease: to end it is the caller's choice.
     if (answer.kind !== 'answered' && !options.unlessAwaited) this.#owe(key, flight);
     if (answer.kind === 'answered' && answer.value === 2) return 'awaited';
-    this.#relay.ended(lease);
+    this.#relay.ended(lease, false);
     return heldOrLost(answer);
   }
 
@@ -335,8 +336,12 @@ export class RedisStore implements Store {
     return this.#relay.relay(lease, piece);
   }
 
-  relayed(flight: FlightRef, onPiece: (piece: Piece) => void, options: WaitOptions): void {
-    this.#relay.relayed(flight, onPiece, options);
+  relayOn(lease: Lease, piece: Piece | null, dropBefore: number): Promise<number | null> {
+    return this.#relay.relayOn(lease, piece, dropBefore);
+  }
+
+  relayed(flight: FlightRef, reader: PieceReader, options: WaitOptions): Reading {
+    return this.#relay.relayed(flight, reader, options);
   }
 
   settled(flight: FlightRef, options: WaitOptions): Promise<Settlement> {

@@ -25,12 +25,9 @@ const route = (name: string, more: string) => `
 
 async function scenarios(t: Test, store: string, processes: number): Promise<void> {
   const upstream = await startUpstream(t);
-  const routes = [
-    route('llm', 'stream: true'),
-    route('small', 'stream: true\n    maxShared: 64KiB'),
-    route('kept', 'stream: true\n    keep: 20s'),
-    route('plain', ''),
-  ].join('');
+  const routes = [route('llm', 'stream: true'), route('kept', 'stream: true\n    keep: 20s'), route('plain', '')].join(
+    '',
+  );
   const gateways = await startGateways(t, processes, { config: configOf({ upstream: upstream.url, store, routes }) });
   const first = gateways[0]!;
   const last = gateways[gateways.length - 1]!;
@@ -96,28 +93,6 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
     for (const { answer } of clients) t.equal((await answer).cut, true);
     t.equal(upstream.count(path), 1);
   });
-
-  await t.test(
-    "longer than maxShared: readers in the leader's process go on, those elsewhere are cut, never ended",
-    async (t) => {
-      const path = '/small/long';
-      const source = tokens(path);
-      const leader = watch(first, path);
-      await source.arrived;
-      const near = watch(first, path);
-      const far = last === first ? null : watch(last, path);
-      await last.caughtUp();
-      source.token('x'.repeat(40_000));
-      await Promise.all([leader, near, ...(far === null ? [] : [far])].map((client) => client.received(40_000)));
-      source.token('y'.repeat(40_000));
-      if (far !== null) t.equal((await within(10_000, 'the cut', far.answer)).cut, true);
-      source.end();
-      for (const { answer } of [leader, near]) {
-        t.equal((await answer).cut, false);
-        t.equal((await answer).body.length, 80_000);
-      }
-    },
-  );
 
   await t.test('an operator settles what is being read: who reads elsewhere is cut, and gets no mixture', async (t) => {
     if (last === first) return;

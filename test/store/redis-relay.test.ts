@@ -3,6 +3,7 @@
 import t, { type Test } from 'tap';
 import type { FlightRef } from '../../src/core/claim.js';
 import { RedisStore } from '../../src/store/redis.js';
+import type { Piece } from '../../src/store/relay.js';
 import { eventually } from '../support/gate.js';
 import { startRedis } from '../support/redis.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
@@ -23,7 +24,8 @@ function reading(t: Test, store: RedisStore, flight: FlightRef, pollMs = 10_000)
   const told: string[] = [];
   const end = new AbortController();
   t.teardown(() => end.abort());
-  store.relayed(flight, ({ index, bytes }) => told.push(`${index}:${bytes}`), { pollMs, signal: end.signal });
+  const onPiece = ({ index, bytes }: Piece) => told.push(`${index}:${bytes}`) > 0;
+  store.relayed(flight, { onPiece, onLost: () => told.push('lost') }, { pollMs, signal: end.signal });
   return told;
 }
 
@@ -79,6 +81,56 @@ t.test('a piece whose reply is lost is there once', async (t) => {
   await a.relay(lease, piece(2));
   await eventually('three pieces', () => told.length === 3);
   t.same(told, upTo(3));
+});
+
+t.test(
+  'beyond the flight: for who read already, let go when all have it, and who is given up hears of it',
+  async (t) => {
+    const [a, b, c, d] = await Promise.all([open(t), open(t), open(t), open(t)]);
+    const lease = await lead(a, { key: newKey() });
+    const near = reading(t, b, await follow(b, { key: lease.key }), 100);
+    const ref = await follow(c, { key: lease.key });
+    const slow: string[] = [];
+    const end = new AbortController();
+    t.teardown(() => end.abort());
+    const reader = {
+      // It is full with the third.
+      onPiece: ({ index, bytes }: Piece) => slow.push(`${index}:${bytes}`) !== 3,
+      onLost: () => slow.push('lost'),
+    };
+    const { resume } = c.relayed(ref, reader, { pollMs: 100, signal: end.signal });
+    for (let i = 0; i < 5; i += 1) await a.relay(lease, piece(i));
+    await eventually('what there is', () => near.length === 5 && slow.length === 3);
+    await a.complete(lease, { kind: 'unshareable', reason: 'too-large' }, 0);
+    t.equal(await a.relay(lease, piece(5)), 'lost');
+    await eventually('the slowest', async () => (await a.relayOn(lease, piece(5), 0)) === 0);
+    t.same(reading(t, d, ref), [], 'nobody joins');
+    await eventually('the sixth', () => near.length === 6);
+    resume();
+    await eventually('all of it', () => slow.length === 6);
+    t.same(slow, upTo(6));
+    await eventually('all have it', async () => (await a.relayOn(lease, null, 0)) === 6);
+    const [stream] = (await redis.command('KEYS', `*${lease.key}*:s:*`)) as string[];
+    t.equal(await redis.command('XLEN', stream!), 0, 'nothing is held that all have');
+    t.equal(await a.relayOn(lease, piece(6), 7), null, 'nobody is left');
+    await eventually('they hear of it', () => near.at(-1) === 'lost' && slow.at(-1) === 'lost');
+    t.equal(near.length, 7);
+  },
+);
+
+t.test('who stops reading is not waited for', async (t) => {
+  const [a, b] = await Promise.all([open(t), open(t)]);
+  const lease = await lead(a, { key: newKey() });
+  const end = new AbortController();
+  const told: string[] = [];
+  const reader = { onPiece: ({ index }: Piece) => told.push(String(index)) > 0, onLost: () => {} };
+  b.relayed(await follow(b, { key: lease.key }), reader, { pollMs: 10_000, signal: end.signal });
+  await a.relay(lease, piece(0));
+  await eventually('the first', () => told.length === 1);
+  await a.complete(lease, { kind: 'unshareable', reason: 'too-large' }, 0);
+  t.equal(await a.relayOn(lease, null, 0), 0);
+  end.abort();
+  await eventually('nobody', async () => (await a.relayOn(lease, null, 0)) === null);
 });
 
 t.test('more pieces than one fetch brings', async (t) => {

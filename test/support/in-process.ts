@@ -119,6 +119,7 @@ export function storeWith(changes: (real: MemoryStore) => Partial<Store>): Store
     release: (lease, options) => real.release(lease, options),
     settled: (flight, options) => real.settled(flight, options),
     relay: (lease) => real.relay(lease),
+    relayOn: () => real.relayOn(),
     relayed: () => real.relayed(),
     queue: real.queue,
     settle: (key, as, flight) => real.settle(key, as, flight),

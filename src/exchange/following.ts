@@ -1,0 +1,161 @@
+/**
+ * Another process's flight, as it is followed here: until when it is known to be up, its response as it comes, and how it
+ * ended.
+ *
+ * Invariants: the settlement is waited for once, whatever the number of requests, and that wait is owed to the store even
+ * when everybody has left: it tells it so; what is read here ends cleanly only when a settlement has the whole of it, or,
+ * of a response that is for nobody else any more, when its own last piece says so; anything else cuts it.
+ */
+
+import type { FlightRef, Settlement } from '../core/claim.js';
+import type { CoalescePolicy } from '../core/rule.js';
+import type { Piece, Reading } from '../store/relay.js';
+import type { Store } from '../store/store.js';
+import type { MemoryBudget } from './memory-budget.js';
+import { type Over, readPiece } from './pieces.js';
+import { Recording, type ResponseHead } from './recording.js';
+
+export type StreamOptions = {
+  readonly policy: CoalescePolicy;
+  readonly budget: MemoryBudget;
+  /** How long the leader may be silent: it ends its flight before, and not to hear of that means to be cut off. */
+  readonly silenceMs: number;
+  /** The head is here: whoever waits may read. */
+  readonly onRecording: (recording: Recording) => void;
+  /** Somebody who read has left, or was cut. */
+  readonly onReaderGone: () => void;
+};
+
+export type FollowingOptions = {
+  readonly store: Store;
+  readonly pollMs: number;
+  /** Null: its end is all that is waited for. */
+  readonly stream: StreamOptions | null;
+};
+
+export class Following {
+  readonly #options: FollowingOptions;
+  readonly #waiting = new AbortController();
+  readonly #reading = new AbortController();
+  #ref: FlightRef;
+  /** When the store said what is known, by the monotonic clock (ms). */
+  #sinceMs = performance.now();
+  #recording: Recording | null = null;
+  #source: Reading | null = null;
+  #silence: NodeJS.Timeout | undefined;
+
+  constructor(ref: FlightRef, options: FollowingOptions) {
+    this.#ref = ref;
+    this.#options = options;
+  }
+
+  /** The flight as it is now, by what is known of it. */
+  get ref(): FlightRef {
+    return { ...this.#ref, ageMs: this.#ref.ageMs + performance.now() - this.#sinceMs };
+  }
+
+  /**
+   * Whether the flight may have ended without a word here: it was last known to be up for a time that is over. It goes on
+   * being waited for; who comes now asks the store, which knows better or is away.
+   */
+  get isOutOfDate(): boolean {
+    return performance.now() - this.#sinceMs > this.#ref.leaseLeftMs;
+  }
+
+  /** The store has been asked again. */
+  isKnown(ref: FlightRef): void {
+    this.#ref = ref;
+    this.#sinceMs = performance.now();
+  }
+
+  /** Nobody is here any more. */
+  leave(): void {
+    this.#waiting.abort();
+    this.#endReading();
+  }
+
+  /** Follows the flight to its end. */
+  async settled(): Promise<Settlement> {
+    const { store, pollMs } = this.#options;
+    this.#read();
+    let settlement: Settlement;
+    try {
+      settlement = await store.settled(this.#ref, { pollMs, signal: this.#waiting.signal });
+    } catch {
+      // Nobody waits any more, or the store was closed under the wait: what became of the flight is not known here.
+      settlement = { kind: 'unknown', election: this.#ref.election };
+    }
+    this.#conclude(settlement);
+    return settlement;
+  }
+
+  #read(): void {
+    const { store, pollMs, stream } = this.#options;
+    const { signal } = this.#reading;
+    if (stream === null || signal.aborted) return;
+    const reader = {
+      onPiece: (piece: Piece) => this.#onPiece(stream, piece),
+      onLost: () => this.#cut(),
+    };
+    this.#source = store.relayed(this.#ref, reader, { pollMs, signal });
+  }
+
+  #onPiece(stream: StreamOptions, piece: Piece): boolean {
+    clearTimeout(this.#silence);
+    const read = readPiece(piece);
+    if (read === null) {
+      this.#cut();
+      return false;
+    }
+    if (read.kind === 'over') {
+      this.#over(read.over);
+      return false;
+    }
+    this.#silence = setTimeout(() => this.#cut(), stream.silenceMs);
+    if (read.kind === 'head') this.#begin(stream, read.head);
+    else this.#recording?.add(read.bytes, false);
+    return !(this.#recording?.full ?? false);
+  }
+
+  #begin(stream: StreamOptions, head: ResponseHead): void {
+    this.#recording = new Recording(head, {
+      limitBytes: stream.policy.maxSharedBytes,
+      budget: stream.budget,
+      stallMs: stream.policy.stallMs,
+      onRoom: () => this.#source?.resume(),
+      onReaderGone: stream.onReaderGone,
+    });
+    stream.onRecording(this.#recording);
+  }
+
+  #over(over: Over): void {
+    if (over.kind === 'end') this.#recording?.conclude(over.trailers);
+    this.#cut();
+  }
+
+  /** Brings what is read here to the end that the settlement tells. */
+  #conclude(settlement: Settlement): void {
+    const recording = this.#recording;
+    if (recording === null) return this.#endReading();
+    // It is for nobody else; those who have begun go on.
+    if (settlement.kind === 'unshareable' && recording.isRead) return;
+    // Somebody else's word, an operator's, may have taken the place of what is being read.
+    if (settlement.kind === 'response' && recording.isBeginningOf(settlement.response)) {
+      const { content, trailers } = settlement.response;
+      if (recording.receivedBytes < content.length) recording.add(content.subarray(recording.receivedBytes), true);
+      recording.conclude(trailers);
+    }
+    this.#cut();
+  }
+
+  /** Nothing more comes: who has not come to the end is cut. */
+  #cut(): void {
+    this.#recording?.fail();
+    this.#endReading();
+  }
+
+  #endReading(): void {
+    clearTimeout(this.#silence);
+    this.#reading.abort();
+  }
+}
