@@ -9,6 +9,7 @@ import type { FlightRef, Held, Lease } from '../core/claim.js';
 import type { Frames } from './frames.js';
 import type { WaitOptions } from './leases.js';
 import { type Answer, answered, heldOrLost, type ScriptedRedis, type StoreLog } from './redis-link.js';
+import type { RedisNames } from './redis-names.js';
 import type { Piece, Relay } from './relay.js';
 
 export type RedisRelayOptions = {
@@ -16,8 +17,7 @@ export type RedisRelayOptions = {
   readonly ask: <T>(run: (client: ScriptedRedis) => Promise<T>, bytes: number) => Promise<Answer<T>>;
   readonly frames: Frames;
   readonly log: StoreLog;
-  readonly recordOf: (key: string) => string;
-  readonly channels: string;
+  readonly names: RedisNames;
 };
 
 type Reading = {
@@ -49,20 +49,20 @@ export class RedisRelay implements Relay {
   }
 
   async relay(lease: Lease, piece: Piece): Promise<Held> {
-    const { ask, frames, recordOf, channels } = this.#options;
+    const { ask, frames, names } = this.#options;
     const { key, flight, fence } = lease;
     const bytes = frames.encodePiece(piece, lease);
     this.#sent.add(flight);
     const answer = await ask(
       (client) =>
         client.oneflightRelayBuffer(
-          recordOf(key),
-          this.#stream(key, flight),
+          names.record(key),
+          names.pieces(key, flight),
           flight,
           fence,
           piece.index,
           bytes,
-          channels,
+          names.channels,
           KEEP_MS,
         ),
       bytes.length,
@@ -91,7 +91,7 @@ export class RedisRelay implements Relay {
   /** The pieces of a flight that is over are of no use any more. Best effort: they expire. */
   ended({ key, flight }: Lease): void {
     if (!this.#sent.delete(flight)) return;
-    void this.#options.ask((client) => client.unlink(this.#stream(key, flight)), 0);
+    void this.#options.ask((client) => client.unlink(this.#options.names.pieces(key, flight)), 0);
   }
 
   /** Takes a push as relay.lua writes it; false: it is none of its own. */
@@ -154,7 +154,8 @@ export class RedisRelay implements Relay {
     const from = reading.next;
     const { key, flight } = reading.flight;
     const answer = await this.#options.ask(
-      (client) => client.xrangeBuffer(this.#stream(key, flight), `${reading.next + 1}-0`, '+', 'COUNT', FETCH_MOST),
+      (client) =>
+        client.xrangeBuffer(this.#options.names.pieces(key, flight), `${reading.next + 1}-0`, '+', 'COUNT', FETCH_MOST),
       0,
     );
     reading.fetching = false;
@@ -180,9 +181,5 @@ export class RedisRelay implements Relay {
     const same = this.#readings.get(reading.flight.flight);
     same?.delete(reading);
     if (same?.size === 0) this.#readings.delete(reading.flight.flight);
-  }
-
-  #stream(key: string, flight: string): string {
-    return `${this.#options.recordOf(key)}:s:${flight}`;
   }
 }

@@ -1,0 +1,66 @@
+/**
+ * What is called what in Redis.
+ *
+ * Invariant: all that belongs to one key is of one hash slot, so that one script reaches it.
+ */
+
+const TURNS = ':q';
+
+export class RedisNames {
+  readonly #prefix: string;
+
+  constructor(prefix: string) {
+    this.#prefix = prefix;
+  }
+
+  /** A key's record (claim.lua). The others of the key are this and a tail. */
+  record(key: string): string {
+    return `${this.#prefix}:{${key}}`;
+  }
+
+  /** The key whose record, or whose turns, have this name; null: it is another's. */
+  keyOf(name: string, what: 'record' | 'turns'): string | null {
+    const tail = what === 'record' ? '}' : `}${TURNS}`;
+    return name.endsWith(tail) ? name.slice(this.#prefix.length + ':{'.length, -tail.length) : null;
+  }
+
+  /** What SCAN matches for the records of all keys and whatever else belongs to one. */
+  get pattern(): string {
+    return `${this.#prefix.replace(/[\\*?[\]]/g, '\\$&')}:{*}*`;
+  }
+
+  /** How a flight ended, for those who missed the push. */
+  result(key: string, flight: string): string {
+    return `${this.record(key)}:r:${flight}`;
+  }
+
+  /** There while it is remembered that somebody was elected after that flight. */
+  elected(key: string, flight: string): string {
+    return `${this.record(key)}:e:${flight}`;
+  }
+
+  /** There while the key's response is expected to be for one client alone. */
+  mark(key: string): string {
+    return `${this.record(key)}:u`;
+  }
+
+  /** The turns of a queue (queue.lua). */
+  turns(key: string): string {
+    return `${this.record(key)}${TURNS}`;
+  }
+
+  /** The places of a queue. */
+  places(key: string): string {
+    return `${this.record(key)}:w`;
+  }
+
+  /** The pieces of a response under way (relay.lua). */
+  pieces(key: string, flight: string): string {
+    return `${this.record(key)}:s:${flight}`;
+  }
+
+  /** What stands before the process's id in the name of its channel. */
+  get channels(): string {
+    return `${this.#prefix}:p:`;
+  }
+}
