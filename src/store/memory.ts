@@ -7,6 +7,7 @@
 
 import { performance } from 'node:perf_hooks';
 import type { ClaimResult, FlightRef, Held, Lease, Purged, Settlement, TakenKey } from '../core/claim.js';
+import { variantStart } from '../core/sharing.js';
 import type { WaitOptions } from './leases.js';
 import { MemoryMarks } from './memory-marks.js';
 import { endingAs, isOf, keepMsOf, MemoryPast, named, type Origin, type Past } from './memory-past.js';
@@ -195,7 +196,17 @@ export class MemoryStore implements Store {
 
   async purge(key: string): Promise<Purged> {
     this.#assertOpen();
-    return this.#purge(key);
+    const own = this.#purge(key);
+    if (own === 'taken') return own;
+    const start = variantStart(key);
+    let some = own === 'purged';
+    for (const keys of [this.#past.keys(), this.#marks.all.keys()]) {
+      await inParts(keys, (variant) => {
+        this.#assertOpen();
+        if (variant.startsWith(start) && this.#purge(variant) === 'purged') some = true;
+      });
+    }
+    return some ? 'purged' : 'absent';
   }
 
   async purgeRoute(route: string): Promise<number> {

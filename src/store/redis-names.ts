@@ -24,9 +24,14 @@ export class RedisNames {
     return name.endsWith(tail) ? name.slice(this.#prefix.length + ':{'.length, -tail.length) : null;
   }
 
-  /** What SCAN matches for the records of all keys and whatever else belongs to one. */
-  get pattern(): string {
-    return `${this.#prefix.replace(/[\\*?[\]]/g, '\\$&')}:{*}*`;
+  /** What SCAN matches for the records of all keys that begin so, and whatever else belongs to one. */
+  pattern(start = ''): string {
+    return `${literally(this.#prefix)}:{${literally(start)}*}*`;
+  }
+
+  /** The key to which what has this name belongs. */
+  ownerOf(name: string): string {
+    return name.slice(this.#prefix.length + ':{'.length, name.indexOf('}', this.#prefix.length));
   }
 
   /** How a flight ended, for those who missed the push. */
@@ -63,4 +68,9 @@ export class RedisNames {
   get channels(): string {
     return `${this.#prefix}:p:`;
   }
+}
+
+/** A text as a pattern that matches it alone. */
+function literally(text: string): string {
+  return text.replace(/[\\*?[\]]/g, '\\$&');
 }

@@ -68,7 +68,7 @@ export class RedisOperator {
     let cursor = '0';
     do {
       const scanned = await ask((client) =>
-        client.scan(cursor, 'MATCH', names.pattern, 'COUNT', SCAN_COUNT, 'TYPE', 'hash'),
+        client.scan(cursor, 'MATCH', names.pattern(), 'COUNT', SCAN_COUNT, 'TYPE', 'hash'),
       );
       const [next, hashes] = answered(scanned);
       cursor = next;

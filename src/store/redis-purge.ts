@@ -6,6 +6,7 @@
  */
 
 import type { Purged } from '../core/claim.js';
+import { variantStart } from '../core/sharing.js';
 import { type AskSmall, answered, type ScriptedRedis } from './redis-link.js';
 import type { RedisNames } from './redis-names.js';
 import { takenAmong } from './redis-taken.js';
@@ -18,6 +19,8 @@ export type RedisPurgeOptions = {
 
 /** How many keys one step is to look at. */
 const STEP = 200;
+/** The same where nothing but names is looked at. */
+const STEP_OF_NAMES = 1_000;
 
 export class RedisPurge {
   readonly #options: RedisPurgeOptions;
@@ -26,7 +29,27 @@ export class RedisPurge {
     this.#options = options;
   }
 
+  /** With its variants, unless the key itself is taken; one of them that is taken stays. */
   async key(key: string): Promise<Purged> {
+    const own = await this.#key(key);
+    if (own === 'taken') return own;
+    const { ask, names } = this.#options;
+    const pattern = names.pattern(variantStart(key));
+    let some = own === 'purged';
+    let cursor = '0';
+    do {
+      const [next, found] = answered(
+        await ask((client) => client.scan(cursor, 'MATCH', pattern, 'COUNT', STEP_OF_NAMES)),
+      );
+      cursor = next;
+      const variants = new Set(found.map((name) => names.ownerOf(name)));
+      const each = await Promise.all([...variants].map((variant) => this.#key(variant)));
+      some ||= each.includes('purged');
+    } while (cursor !== '0');
+    return some ? 'purged' : 'absent';
+  }
+
+  async #key(key: string): Promise<Purged> {
     const answer = await this.#options.ask((client) => this.#purge(client, key, ''));
     const purged = answered(answer);
     if (purged === 1) return 'purged';
@@ -42,7 +65,7 @@ export class RedisPurge {
     let cursor = '0';
     do {
       const [next, hashes] = answered(
-        await ask((client) => client.scan(cursor, 'MATCH', names.pattern, 'COUNT', STEP, 'TYPE', 'hash')),
+        await ask((client) => client.scan(cursor, 'MATCH', names.pattern(), 'COUNT', STEP, 'TYPE', 'hash')),
       );
       cursor = next;
       if (hashes.length === 0) continue;
