@@ -11,7 +11,8 @@ import type { Fault, FieldPath } from './fault.js';
 import { isLoopback } from './forms.js';
 import { faultAt, valueAt } from './locate.js';
 import { reconcileFaults } from './reconcile-faults.js';
-import { DEFAULT_ADMIN, DEFAULT_LISTEN, DEFAULT_ON_UNKNOWN } from './schema.js';
+import { DEFAULT_ON_UNKNOWN } from './route-schema.js';
+import { DEFAULT_ADMIN, DEFAULT_LISTEN } from './schema.js';
 import type { Located } from './source.js';
 import { nearest } from './suggest.js';
 

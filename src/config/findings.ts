@@ -6,7 +6,8 @@
 
 import type { z } from 'zod';
 import type { FieldPath } from './fault.js';
-import { ROUTE_POLICIES, routeOfUnknownPolicy, STORE_KINDS } from './schema.js';
+import { ROUTE_POLICIES, routeOfUnknownPolicy } from './route-schema.js';
+import { STORE_KINDS } from './schema.js';
 
 type Issue = z.core.$ZodIssue;
 

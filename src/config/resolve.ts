@@ -17,14 +17,14 @@ import {
 } from '../core/rule.js';
 import type { AdminConfig, Config, StoreConfig, UpstreamConfig } from './config.js';
 import {
-  type ConfigOutput,
   DEFAULT_ELECTIONS,
   DEFAULT_POLL,
   DEFAULT_UNKNOWN_FOR,
   type KeyPartOutput,
   type RouteOutput,
   retryAfterSeconds,
-} from './schema.js';
+} from './route-schema.js';
+import type { ConfigOutput } from './schema.js';
 import { statusRangeOf } from './statuses.js';
 import { durationMs, sizeBytes } from './units.js';
 

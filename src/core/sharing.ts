@@ -115,15 +115,25 @@ export function varyMatches(vary: Vary, requestFields: readonly string[]): boole
   return vary.names.length === 0 || varyDigest(vary.names, requestFields) === vary.digest;
 }
 
+/** Between a key and what tells its variants apart. No digest has it. */
+const VARIANT = '.';
+
 /**
  * Key of the variant that a request selects when a response's `Vary` speaks against sharing it: whoever has the same
  * values of those fields shares among themselves. Keyed by the material where there is one: who knows the key's digest
- * must not be able to try out values.
+ * must not be able to try out values. It begins with the key, for whoever removes all that the key is kept with; a variant
+ * of a variant is one of the same key.
  */
 export function variantKey(key: string, material: KeyMaterial, vary: Vary, requestFields: readonly string[]): string {
   const selected = varyDigest(vary.names, requestFields);
   const hash = material === null ? createHash('sha256') : createHmac('sha256', material);
-  return hash.update(`variant ${key.length}:${key} ${selected}`).digest('base64url');
+  const apart = hash.update(`variant ${key.length}:${key} ${selected}`).digest('base64url');
+  return variantStart(key.split(VARIANT, 1)[0] as string) + apart;
+}
+
+/** What the keys of all variants of a key begin with, and no others. */
+export function variantStart(key: string): string {
+  return key + VARIANT;
 }
 
 /** The variant's own material, derived from that of its key. */

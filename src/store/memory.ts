@@ -1,29 +1,18 @@
 /**
  * The store in this process's memory, for a gateway of one process.
  *
- * Invariants: expiry is exact whenever a key is read, the sweep only gives memory back and ends waits; kept responses
- * are bounded by `maxMemoryBytes`, least recently used out first; claims and facts (an outcome is unknown, a response is
- * not kept) are never evicted, and of a response that stands against a second execution the fact stays when its content
- * goes; a settlement stays until everybody who joined its flight has asked for it, at most `GRACE_MS`, and longer only
- * while there is room for it.
+ * Invariants: a lease ends exactly whenever its key is read, the sweep only gives memory back and ends waits; claims are
+ * never evicted; a key has a flight or something that an earlier one left behind (memory-past.ts), never both.
  */
 
 import { performance } from 'node:perf_hooks';
-import type {
-  ClaimResult,
-  Ended,
-  FlightRef,
-  Held,
-  KeyMaterial,
-  Lease,
-  Purged,
-  Settlement,
-  TakenKey,
-} from '../core/claim.js';
-import type { SharedResponse } from '../core/sharing.js';
+import type { ClaimResult, FlightRef, Held, Lease, Purged, Settlement, TakenKey } from '../core/claim.js';
+import { variantStart } from '../core/sharing.js';
 import type { WaitOptions } from './leases.js';
 import { MemoryMarks } from './memory-marks.js';
+import { endingAs, isOf, keepMsOf, MemoryPast, named, type Origin, type Past } from './memory-past.js';
 import { MemoryQueue } from './memory-queue.js';
+import { inParts, PartialSweep } from './partial-sweep.js';
 import type { Reading } from './relay.js';
 import {
   type ClaimRequest,
@@ -48,17 +37,6 @@ type Caller = {
   readonly onAbort: () => void;
 };
 
-/** What is known of a flight from its claim to the end of its record. */
-type Origin = {
-  readonly key: string;
-  readonly flight: string;
-  readonly fence: number;
-  readonly fingerprint: string;
-  readonly holdMs: number;
-  readonly route: string;
-  readonly startedAt: number;
-};
-
 type Flight = {
   readonly origin: Origin;
   readonly election: number;
@@ -68,60 +46,26 @@ type Flight = {
   readonly callers: Set<Caller>;
 };
 
-/** A flight that has ended and still has its key. */
-type Past<E> = {
-  readonly origin: Origin;
-  readonly ended: E;
-  /** The settlement by which its leader ended it; null: it did not. */
-  readonly settledAs: Settlement['kind'] | null;
-  readonly endedAt: number;
-  readonly expiresAt: number;
-};
-
-type Kept = Past<Ended & { readonly kind: 'response' }> & { readonly bytes: number };
-type Fact = Past<{ readonly kind: 'not-kept' } | { readonly kind: 'unknown' }>;
-
-type Result = {
-  readonly settlement: Settlement;
-  readonly expiresAt: number;
-  readonly bytes: number;
-  uncollected: number;
-};
-
-const GRACE_MS = 10_000;
 /** How long it is remembered that somebody was elected after a flight: until all its followers must have asked. */
 const ELECTION_MS = 120_000;
 const SWEEP_MS = 250;
-/** How many kept responses, how many facts and how many marks one sweep looks at. */
-const SWEEP_MOST = 1_000;
-/** Objects, map entries and the like, for one response. */
-const OVERHEAD_BYTES = 512;
 
 export class MemoryStore implements Store {
   readonly queue: MemoryQueue;
-  readonly #maxBytes: number;
   readonly #now: () => number;
   readonly #flights = new Map<string, Flight>();
-  /** Least recently used first. */
-  readonly #kept = new Map<string, Kept>();
-  #keptBytes = 0;
-  readonly #facts = new Map<string, Fact>();
-  /** Ended flights, by flight id, oldest first. */
-  readonly #results = new Map<string, Result>();
-  #resultBytes = 0;
+  readonly #past: MemoryPast;
   /** Flights after which somebody was elected, and until when that is remembered; oldest first. */
   readonly #elected = new Map<string, number>();
   readonly #marks = new MemoryMarks();
   /** Above every fence of an earlier process on this machine, as long as its clock is not set back. */
   #fence = Date.now() * 1_000;
   #sweeper: NodeJS.Timeout | null = null;
-  readonly #keptSweep = new PartialSweep(this.#kept, (key, now) => this.#pastOf(key, now));
-  readonly #factsSweep = new PartialSweep(this.#facts, (key, now) => this.#pastOf(key, now));
   readonly #marksSweep = new PartialSweep(this.#marks.all, (key, now) => this.#marks.expects(key, now));
   #closed = false;
 
   constructor(options: MemoryStoreOptions) {
-    this.#maxBytes = options.maxMemoryBytes;
+    this.#past = new MemoryPast(options.maxMemoryBytes);
     this.#now = options.now ?? (() => performance.now());
     this.queue = new MemoryQueue(this.#now);
   }
@@ -131,13 +75,13 @@ export class MemoryStore implements Store {
     this.#assertOpen();
     const now = this.#now();
     const flight = this.#flightOf(request.key, now);
-    const past = flight === null ? this.#pastOf(request.key, now) : null;
+    const past = flight === null ? this.#past.of(request.key, now) : null;
     const origin = flight?.origin ?? past?.origin;
     if (origin !== undefined && origin.flight !== request.flight && origin.fingerprint !== request.fingerprint) {
       return { kind: 'mismatch' };
     }
     if (flight !== null) return this.#join(flight, request, now);
-    if (past !== null) return this.#repeat(past, request.material, now);
+    if (past !== null) return this.#past.repeat(past, request.material, now);
     if (request.after !== '') {
       if (this.#elected.has(request.after)) return { kind: 'late' };
       this.#elected.set(request.after, now + ELECTION_MS);
@@ -157,8 +101,9 @@ export class MemoryStore implements Store {
     this.#assertOpen();
     const flight = this.#held(lease);
     if (flight === null) return this.#settledBy(lease, settlement) ? 'held' : 'lost';
-    this.#keep(flight.origin, settlement, settlement.kind, keepMs);
-    this.#marks.after(lease.key, settlement, keepMs, this.#now());
+    const now = this.#now();
+    this.#past.keep(flight.origin, settlement, settlement.kind, keepMs, now);
+    this.#marks.after(lease.key, settlement, keepMs, now);
     this.#end(flight, settlement);
     return 'held';
   }
@@ -190,7 +135,7 @@ export class MemoryStore implements Store {
     this.#assertOpen();
     const flight = this.#flightOf(ref.key, this.#now());
     if (flight === null || flight.origin.flight !== ref.flight) {
-      const settlement = this.#collect(ref);
+      const settlement = this.#past.collect(ref);
       signal.throwIfAborted();
       return settlement;
     }
@@ -211,15 +156,15 @@ export class MemoryStore implements Store {
     this.#assertOpen();
     const now = this.#now();
     const flight = this.#flightOf(key, now);
-    const past = flight === null ? this.#pastOf(key, now) : null;
+    const past = flight === null ? this.#past.of(key, now) : null;
     const origin = flight?.origin ?? past?.origin;
     if (origin === undefined) return as.kind === 'free' ? this.queue.free(key, only) : 'absent';
     const meant = only === null ? past?.ended.kind === 'unknown' : origin.flight === only;
     if (!meant) return 'other';
-    if (past !== null) this.#settlePast(past, as);
+    if (past !== null) this.#past.settle(past, as, now);
     if (flight !== null) {
       const ending = endingAs(as, flight.election);
-      this.#keep(flight.origin, ending, null, keepMsOf(as));
+      this.#past.keep(flight.origin, ending, null, keepMsOf(as), now);
       this.#end(flight, ending);
     }
     return 'settled';
@@ -228,9 +173,10 @@ export class MemoryStore implements Store {
   // Nothing is sealed: whoever reads this memory has the secret and the requests too.
   async settleUnknown(key: string, flight: string, as: SettleAs): Promise<'settled' | 'absent'> {
     this.#assertOpen();
-    const unknown = this.#unknownOf(key, flight, this.#now());
+    const now = this.#now();
+    const unknown = this.#unknownOf(key, flight, now);
     if (unknown === null) return 'absent';
-    this.#settlePast(unknown, as);
+    this.#past.settle(unknown, as, now);
     return 'settled';
   }
 
@@ -246,7 +192,7 @@ export class MemoryStore implements Store {
     this.#assertOpen();
     const now = this.#now();
     const taken: TakenKey[] = [];
-    for (const all of [this.#allTaken(now), this.queue.taken()]) {
+    for (const all of [this.#inFlight(now), this.#past.taken(now), this.queue.taken()]) {
       for (const one of all) {
         if (taken.length >= limit) return taken;
         if (state === 'any' || state === one.state) taken.push(one);
@@ -257,27 +203,26 @@ export class MemoryStore implements Store {
 
   async purge(key: string): Promise<Purged> {
     this.#assertOpen();
-    const now = this.#now();
-    const past = this.#flightOf(key, now) === null ? this.#pastOf(key, now) : null;
-    if (this.#flights.has(key) || past?.ended.kind === 'unknown' || this.queue.has(key)) return 'taken';
-    const marked = this.#marks.remove(key, now);
-    if (past === null) return marked ? 'purged' : 'absent';
-    this.#drop(past);
-    return 'purged';
+    const own = this.#purge(key);
+    if (own === 'taken') return own;
+    const start = variantStart(key);
+    let some = own === 'purged';
+    for (const keys of [this.#past.keys(), this.#marks.all.keys()]) {
+      await inParts(keys, (variant) => {
+        this.#assertOpen();
+        if (variant.startsWith(start) && this.#purge(variant) === 'purged') some = true;
+      });
+    }
+    return some ? 'purged' : 'absent';
   }
 
   async purgeRoute(route: string): Promise<number> {
     let purged = 0;
-    let looked = 0;
-    for (const map of [this.#kept, this.#facts]) {
-      for (const [key, { origin, ended }] of map) {
-        this.#assertOpen();
-        const isKept = origin.route === route && ended.kind !== 'unknown' && this.#pastOf(key, this.#now()) !== null;
-        if (isKept && (await this.purge(key)) === 'purged') purged += 1;
-        looked += 1;
-        if (looked % SWEEP_MOST === 0) await new Promise((resolve) => setImmediate(resolve));
-      }
-    }
+    await inParts(this.#past.keys(), (key) => {
+      this.#assertOpen();
+      const past = this.#past.of(key, this.#now());
+      if (past?.origin.route === route && this.#purge(key) === 'purged') purged += 1;
+    });
     return purged;
   }
 
@@ -297,7 +242,7 @@ export class MemoryStore implements Store {
     for (const flight of this.#flights.values()) {
       for (const caller of takeCallers(flight)) caller.reject(reason);
     }
-    for (const map of [this.#flights, this.#kept, this.#facts, this.#results, this.#elected, this.#marks]) map.clear();
+    for (const map of [this.#flights, this.#past, this.#elected, this.#marks]) map.clear();
   }
 
   #assertOpen(): void {
@@ -311,10 +256,7 @@ export class MemoryStore implements Store {
     if (now < flight.leaseEndsAt) return flight;
     this.#flights.delete(key);
     const { origin, leaseEndsAt } = flight;
-    if (origin.holdMs > 0) {
-      const expiresAt = leaseEndsAt + origin.holdMs;
-      this.#facts.set(key, { origin, ended: { kind: 'unknown' }, settledAs: null, endedAt: leaseEndsAt, expiresAt });
-    }
+    this.#past.keep(origin, { kind: 'unknown', election: flight.election }, null, origin.holdMs, leaseEndsAt);
     for (const caller of takeCallers(flight)) caller.resolve({ kind: 'unknown', election: flight.election });
     return null;
   }
@@ -355,78 +297,30 @@ export class MemoryStore implements Store {
     };
   }
 
-  /** What an ended flight has left behind under the key. Asked when the key has no flight. */
-  #pastOf(key: string, now: number): Kept | Fact | null {
-    const past = this.#kept.get(key) ?? this.#facts.get(key);
-    if (past === undefined) return null;
-    if (now < past.expiresAt) return past;
-    this.#drop(past);
-    return null;
-  }
-
-  #repeat(past: Kept | Fact, material: KeyMaterial, now: number): ClaimResult {
-    const { ended, endedAt, expiresAt, origin } = past;
-    const { key, flight } = origin;
-    const ttlMs = expiresAt - now;
-    if (ended.kind === 'unknown') return { kind: 'unknown', key, material, flight, ttlMs };
-    if ('bytes' in past) {
-      this.#kept.delete(key);
-      this.#kept.set(key, past);
-    }
-    return { kind: 'stored', flight, ended, ageMs: now - endedAt, ttlMs };
-  }
-
   /** A completion repeated by its own flight was held, as in the other stores. */
   #settledBy(lease: Lease, settlement: Settlement): boolean {
-    const past = this.#pastOf(lease.key, this.#now());
+    const past = this.#past.of(lease.key, this.#now());
     return past !== null && isOf(past.origin, lease) && past.settledAs === settlement.kind;
   }
 
-  #keep(origin: Origin, settlement: Settlement, settledAs: Settlement['kind'] | null, keepMs: number): void {
-    if (keepMs <= 0) return;
-    const now = this.#now();
-    const times = { endedAt: now, expiresAt: now + keepMs };
-    switch (settlement.kind) {
-      case 'response': {
-        const bytes = sizeOf(settlement.response);
-        const kept: Kept = { origin, ended: settlement, settledAs, ...times, bytes };
-        if (bytes > this.#maxBytes) return this.#keepFact(kept);
-        this.#kept.set(origin.key, kept);
-        this.#keptBytes += bytes;
-        return;
-      }
-      case 'not-kept':
-      case 'unknown':
-        this.#facts.set(origin.key, { origin, ended: { kind: settlement.kind }, settledAs, ...times });
-    }
-  }
-
-  /** There is no room for a response. Where a repeat must not be executed the fact is kept that there was one. */
-  #keepFact({ origin, settledAs, endedAt, expiresAt }: Kept): void {
-    if (origin.fingerprint === '' && origin.holdMs === 0) return;
-    this.#facts.set(origin.key, { origin, ended: { kind: 'not-kept' }, settledAs, endedAt, expiresAt });
-  }
-
   /** What the flight left behind, if that is an unknown outcome which still has the key. */
-  #unknownOf(key: string, flight: string, now: number): Kept | Fact | null {
+  #unknownOf(key: string, flight: string, now: number): Past | null {
     if (this.#flightOf(key, now) !== null) return null;
-    const past = this.#pastOf(key, now);
+    const past = this.#past.of(key, now);
     return past?.ended.kind === 'unknown' && past.origin.flight === flight ? past : null;
   }
 
-  #settlePast(past: Kept | Fact, as: SettleAs): void {
-    this.#drop(past);
-    this.#keep(past.origin, endingAs(as, 0), null, keepMsOf(as));
-    this.#evict();
+  #purge(key: string): Purged {
+    const now = this.#now();
+    const past = this.#flightOf(key, now) === null ? this.#past.of(key, now) : null;
+    if (this.#flights.has(key) || past?.ended.kind === 'unknown' || this.queue.has(key)) return 'taken';
+    const marked = this.#marks.remove(key, now);
+    if (past === null) return marked ? 'purged' : 'absent';
+    this.#past.drop(past);
+    return 'purged';
   }
 
-  #drop(past: Kept | Fact): void {
-    const { key } = past.origin;
-    this.#facts.delete(key);
-    if (this.#kept.delete(key) && 'bytes' in past) this.#keptBytes -= past.bytes;
-  }
-
-  *#allTaken(now: number): Iterable<TakenKey> {
+  *#inFlight(now: number): Iterable<TakenKey> {
     for (const key of this.#flights.keys()) {
       const flight = this.#flightOf(key, now);
       if (flight === null) continue;
@@ -440,15 +334,6 @@ export class MemoryStore implements Store {
         waiting,
       };
     }
-    for (const map of [this.#kept, this.#facts]) {
-      for (const key of map.keys()) {
-        const past = this.#pastOf(key, now);
-        if (past === null) continue;
-        const state = past.ended.kind === 'unknown' ? 'unknown' : 'kept';
-        const ageMs = now - (state === 'unknown' ? past.origin.startedAt : past.endedAt);
-        yield { ...named(past.origin), state, ageMs, leftMs: past.expiresAt - now, waiting: 0 };
-      }
-    }
   }
 
   #end(flight: Flight, settlement: Settlement): void {
@@ -456,100 +341,20 @@ export class MemoryStore implements Store {
     this.#flights.delete(key);
     const awaited = isAwaited(flight);
     for (const caller of takeCallers(flight)) caller.resolve(settlement);
-    if (awaited) {
-      const bytes = settlement.kind === 'response' ? sizeOf(settlement.response) : OVERHEAD_BYTES;
-      const expiresAt = this.#now() + GRACE_MS;
-      this.#results.set(id, { settlement, expiresAt, bytes, uncollected: flight.uncollected });
-      this.#resultBytes += bytes;
-    }
-    this.#evict();
-  }
-
-  #collect(ref: FlightRef): Settlement {
-    const result = this.#results.get(ref.flight);
-    if (result === undefined) return { kind: 'unknown', election: ref.election };
-    result.uncollected = Math.max(0, result.uncollected - 1);
-    this.#evict();
-    return result.settlement;
-  }
-
-  #forget(flight: string, result: Result): void {
-    this.#results.delete(flight);
-    this.#resultBytes -= result.bytes;
-  }
-
-  /** Results that everybody has collected go first: they only answer somebody who asks twice. */
-  #evict(): void {
-    if (this.#keptBytes + this.#resultBytes <= this.#maxBytes) return;
-    for (const [flight, result] of this.#results) {
-      if (this.#keptBytes + this.#resultBytes <= this.#maxBytes) return;
-      if (result.uncollected === 0) this.#forget(flight, result);
-    }
-    for (const kept of this.#kept.values()) {
-      if (this.#keptBytes <= this.#maxBytes) return;
-      this.#drop(kept);
-      this.#keepFact(kept);
-    }
+    if (awaited) this.#past.remember(id, settlement, flight.uncollected, this.#now());
   }
 
   #sweep(): void {
     const now = this.#now();
     for (const key of this.#flights.keys()) this.#flightOf(key, now);
     this.queue.sweep();
-    this.#keptSweep.step(now);
-    this.#factsSweep.step(now);
+    this.#past.sweep(now);
     this.#marksSweep.step(now);
-    for (const [flight, result] of this.#results) {
-      if (now < result.expiresAt) break;
-      this.#forget(flight, result);
-    }
     for (const [flight, expiresAt] of this.#elected) {
       if (now < expiresAt) break;
       this.#elected.delete(flight);
     }
   }
-}
-
-/** A part at a time: there may be hundreds of thousands, and one that has expired costs nothing but its memory. */
-class PartialSweep {
-  readonly #map: ReadonlyMap<string, unknown>;
-  readonly #visit: (key: string, now: number) => void;
-  #left: Iterator<string> | null = null;
-
-  constructor(map: ReadonlyMap<string, unknown>, visit: (key: string, now: number) => void) {
-    this.#map = map;
-    this.#visit = visit;
-  }
-
-  step(now: number): void {
-    this.#left ??= this.#map.keys();
-    for (let i = 0; i < SWEEP_MOST; i += 1) {
-      const next = this.#left.next();
-      if (next.done) {
-        this.#left = null;
-        return;
-      }
-      this.#visit(next.value, now);
-    }
-  }
-}
-
-function isOf(origin: Origin, lease: Lease): boolean {
-  return origin.flight === lease.flight && origin.fence === lease.fence;
-}
-
-/** The settlement that somebody's word stands for. */
-function endingAs(as: SettleAs, election: number): Settlement {
-  if (as.kind === 'free') return { kind: 'failed', election };
-  return as.kind === 'response' ? { kind: 'response', response: as.response } : { kind: 'not-kept' };
-}
-
-function keepMsOf(as: SettleAs): number {
-  return as.kind === 'free' ? 0 : as.keepMs;
-}
-
-function named({ key, flight, route, fence }: Origin) {
-  return { key, flight, route, fence };
 }
 
 /** Whether somebody joined who has neither left nor been told. */
@@ -562,12 +367,4 @@ function takeCallers(flight: Flight): Caller[] {
   flight.callers.clear();
   for (const { signal, onAbort } of callers) signal.removeEventListener('abort', onAbort);
   return callers;
-}
-
-function sizeOf({ reason, content, fields, trailers, vary }: SharedResponse): number {
-  let bytes = OVERHEAD_BYTES + content.length + reason.length + vary.digest.length;
-  for (const list of [fields, trailers, vary.names]) {
-    for (const text of list) bytes += text.length;
-  }
-  return bytes;
 }

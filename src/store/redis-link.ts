@@ -122,6 +122,9 @@ function within<T>(promise: Promise<T>, ms: number): Promise<T> {
   });
 }
 
+/** Asks over the connection for small commands; `extraMs` is for what is larger than one. */
+export type AskSmall = <T>(run: (client: ScriptedRedis) => Promise<T>, extraMs?: number) => Promise<Answer<T>>;
+
 /** The answer's value; `StoreUnavailable` when there is none. */
 export function answered<T>(answer: Answer<T>): T {
   if (answer.kind === 'answered') return answer.value;

@@ -6,21 +6,21 @@
  */
 
 import type { Purged } from '../core/claim.js';
-import { type Answer, answered, type ScriptedRedis } from './redis-link.js';
+import { variantStart } from '../core/sharing.js';
+import { type AskSmall, answered, type ScriptedRedis } from './redis-link.js';
+import type { RedisNames } from './redis-names.js';
 import { takenAmong } from './redis-taken.js';
 import { StoreUnavailable } from './store.js';
 
 export type RedisPurgeOptions = {
-  readonly ask: <T>(run: (client: ScriptedRedis) => Promise<T>) => Promise<Answer<T>>;
-  /** What SCAN matches, and what stands before the key in the name of a record. */
-  readonly records: string;
-  readonly start: string;
-  readonly recordOf: (key: string) => string;
-  readonly markOf: (key: string) => string;
+  readonly ask: AskSmall;
+  readonly names: RedisNames;
 };
 
 /** How many keys one step is to look at. */
 const STEP = 200;
+/** The same where nothing but names is looked at. */
+const STEP_OF_NAMES = 1_000;
 
 export class RedisPurge {
   readonly #options: RedisPurgeOptions;
@@ -29,7 +29,27 @@ export class RedisPurge {
     this.#options = options;
   }
 
+  /** With its variants, unless the key itself is taken; one of them that is taken stays. */
   async key(key: string): Promise<Purged> {
+    const own = await this.#key(key);
+    if (own === 'taken') return own;
+    const { ask, names } = this.#options;
+    const pattern = names.pattern(variantStart(key));
+    let some = own === 'purged';
+    let cursor = '0';
+    do {
+      const [next, found] = answered(
+        await ask((client) => client.scan(cursor, 'MATCH', pattern, 'COUNT', STEP_OF_NAMES)),
+      );
+      cursor = next;
+      const variants = new Set(found.map((name) => names.ownerOf(name)));
+      const each = await Promise.all([...variants].map((variant) => this.#key(variant)));
+      some ||= each.includes('purged');
+    } while (cursor !== '0');
+    return some ? 'purged' : 'absent';
+  }
+
+  async #key(key: string): Promise<Purged> {
     const answer = await this.#options.ask((client) => this.#purge(client, key, ''));
     const purged = answered(answer);
     if (purged === 1) return 'purged';
@@ -40,16 +60,16 @@ export class RedisPurge {
   }
 
   async route(route: string): Promise<number> {
-    const { ask, records, start } = this.#options;
+    const { ask, names } = this.#options;
     let purged = 0;
     let cursor = '0';
     do {
       const [next, hashes] = answered(
-        await ask((client) => client.scan(cursor, 'MATCH', records, 'COUNT', STEP, 'TYPE', 'hash')),
+        await ask((client) => client.scan(cursor, 'MATCH', names.pattern(), 'COUNT', STEP, 'TYPE', 'hash')),
       );
       cursor = next;
       if (hashes.length === 0) continue;
-      const taken = answered(await ask((client) => takenAmong(client, hashes, start)));
+      const taken = answered(await ask((client) => takenAmong(client, hashes, names)));
       const kept = taken.filter((one) => one.state === 'kept' && one.route === route);
       if (kept.length === 0) continue;
       const each = await ask((client) => Promise.all(kept.map(({ key }) => this.#purge(client, key, route))));
@@ -59,7 +79,7 @@ export class RedisPurge {
   }
 
   #purge(client: ScriptedRedis, key: string, route: string): Promise<unknown> {
-    const { recordOf, markOf } = this.#options;
-    return client.oneflightPurgeBuffer(recordOf(key), markOf(key), `${recordOf(key)}:q`, route);
+    const { names } = this.#options;
+    return client.oneflightPurgeBuffer(names.record(key), names.mark(key), names.turns(key), route);
   }
 }

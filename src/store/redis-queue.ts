@@ -10,6 +10,7 @@ import type { Held, Lease, Settlement } from '../core/claim.js';
 import type { WaitOptions } from './leases.js';
 import type { Entered, NoTurn, PlaceRequest, Queue, Turn } from './queue.js';
 import { type Answer, answered, heldOrLost, type ScriptedRedis } from './redis-link.js';
+import type { RedisNames } from './redis-names.js';
 import type { Owed } from './redis-owed.js';
 import { type EnteredPlace, type Looked, Places, turnBy } from './redis-places.js';
 import { StoreUnavailable } from './store.js';
@@ -17,10 +18,7 @@ import { StoreUnavailable } from './store.js';
 export type RedisQueueOptions = {
   readonly ask: <T>(run: (client: ScriptedRedis) => Promise<T>) => Promise<Answer<T>>;
   readonly owed: Owed;
-  /** Names of the server's keys and channels. */
-  readonly recordOf: (key: string) => string;
-  readonly barOf: (key: string, flight: string) => string;
-  readonly channels: string;
+  readonly names: RedisNames;
   readonly process: string;
 };
 
@@ -172,15 +170,14 @@ export class RedisQueue implements Queue {
   }
 
   #ask(key: string, flight: string, what: string, ...rest: readonly (string | number)[]): Promise<Answer<unknown>> {
-    const { ask, recordOf, barOf, channels } = this.#options;
-    const record = recordOf(key);
+    const { ask, names } = this.#options;
     return ask((client) =>
       client.oneflightQueueBuffer(
-        `${record}:q`,
-        `${record}:w`,
-        flight === '' ? record : barOf(key, flight),
+        names.turns(key),
+        names.places(key),
+        flight === '' ? names.record(key) : names.result(key, flight),
         what,
-        channels,
+        names.channels,
         key,
         ...rest,
       ),

@@ -11,6 +11,7 @@ import type { FlightRef, Held, Lease } from '../core/claim.js';
 import type { Frames } from './frames.js';
 import type { WaitOptions } from './leases.js';
 import { type Answer, answered, heldOrLost, type ScriptedRedis, type StoreLog } from './redis-link.js';
+import type { RedisNames } from './redis-names.js';
 import type { Piece, PieceReader, Reading, Relay } from './relay.js';
 
 export type RedisRelayOptions = {
@@ -18,8 +19,7 @@ export type RedisRelayOptions = {
   readonly ask: <T>(run: (client: ScriptedRedis) => Promise<T>, bytes: number) => Promise<Answer<T>>;
   readonly frames: Frames;
   readonly log: StoreLog;
-  readonly recordOf: (key: string) => string;
-  readonly channels: string;
+  readonly names: RedisNames;
   readonly process: string;
 };
 
@@ -62,20 +62,20 @@ export class RedisRelay implements Relay {
   }
 
   async relay(lease: Lease, piece: Piece): Promise<Held> {
-    const { ask, frames, recordOf, channels } = this.#options;
+    const { ask, frames, names } = this.#options;
     const { key, flight, fence } = lease;
     const bytes = frames.encodePiece(piece, lease);
     this.#sent.add(flight);
     const answer = await ask(
       (client) =>
         client.oneflightRelayBuffer(
-          recordOf(key),
-          this.#names(key, flight)[0],
+          names.record(key),
+          names.pieces(key, flight),
           flight,
           fence,
           piece.index,
           bytes,
-          channels,
+          names.channels,
           KEEP_MS,
         ),
       bytes.length,
@@ -84,16 +84,17 @@ export class RedisRelay implements Relay {
   }
 
   async relayOn({ key, flight, material }: Lease, piece: Piece | null, dropBefore: number): Promise<number | null> {
-    const { ask, frames, channels } = this.#options;
+    const { ask, frames, names } = this.#options;
     const bytes = piece === null ? '' : frames.encodePiece(piece, { key, flight, material });
     const answer = await ask(
       (client) =>
         client.oneflightRelayOnBuffer(
-          ...this.#names(key, flight),
+          names.pieces(key, flight),
+          names.readers(key, flight),
           flight,
           piece?.index ?? 0,
           bytes,
-          channels,
+          names.channels,
           KEEP_MS,
           dropBefore,
         ),
@@ -134,7 +135,8 @@ export class RedisRelay implements Relay {
   /** The pieces of a flight that is over are of no use any more, unless they go on. Best effort: they expire. */
   ended({ key, flight }: Lease, goOn: boolean): void {
     if (!this.#sent.delete(flight) || goOn) return;
-    void this.#options.ask((client) => client.unlink(...this.#names(key, flight)), 0);
+    const { ask, names } = this.#options;
+    void ask((client) => client.unlink(names.pieces(key, flight), names.readers(key, flight)), 0);
   }
 
   /** Takes a push as relay.lua writes it; false: it is none of its own. */
@@ -223,17 +225,19 @@ export class RedisRelay implements Relay {
   /** The next pieces, and how far this process has come is said; `given-up`: what comes next is gone. */
   async #ask(following: Following, most: number): Promise<Piece[] | 'given-up'> {
     const { key, flight } = following.flight;
+    const { ask, names, process } = this.#options;
     const { registered } = following;
     following.unsaidBytes = 0;
     let next = following.next;
     for (const same of this.#followed.get(flight) ?? []) next = Math.min(next, same.next);
-    const answer = await this.#options.ask(
+    const answer = await ask(
       (client) =>
         client.oneflightPiecesBuffer(
-          ...this.#names(key, flight),
+          names.pieces(key, flight),
+          names.readers(key, flight),
           next,
           most,
-          this.#options.process,
+          process,
           registered ? '1' : '',
           KEEP_MS,
         ),
@@ -266,13 +270,7 @@ export class RedisRelay implements Relay {
   /** Nobody is to wait for this process any more. Best effort: who does gives it up. */
   #deregister({ flight: { key, flight } }: Following): void {
     if (this.#followed.has(flight)) return;
-    const [, readers] = this.#names(key, flight);
-    void this.#options.ask((client) => client.hdel(readers, this.#options.process), 0);
-  }
-
-  /** The pieces of a flight, and who reads them. */
-  #names(key: string, flight: string): [string, string] {
-    const record = this.#options.recordOf(key);
-    return [`${record}:s:${flight}`, `${record}:p:${flight}`];
+    const { ask, names, process } = this.#options;
+    void ask((client) => client.hdel(names.readers(key, flight), process), 0);
   }
 }

@@ -8,24 +8,19 @@
 import type { ChainableCommander } from 'ioredis';
 import type { TakenKey } from '../core/claim.js';
 import type { ScriptedRedis } from './redis-link.js';
-
-/** What SCAN matches for the records and the queues of all keys; results have another tail after the key. */
-export function recordPattern(prefix: string): string {
-  return `${prefix.replace(/[\\*?[\]]/g, '\\$&')}:{*}*`;
-}
-
-/** Tail of the hash of a queue's turns (queue.lua). */
-const TURNS = ':q';
-const PLACES = ':w';
+import type { RedisNames } from './redis-names.js';
 
 /** Of these hashes, as SCAN gave them, the keys that are taken. One round trip for each kind. */
-export async function takenAmong(client: ScriptedRedis, hashes: readonly string[], start: string): Promise<TakenKey[]> {
-  const keyOf = (record: string) => record.slice(start.length, -1);
-  const records = hashes.filter((name) => name.endsWith('}'));
-  const queues = hashes.filter((name) => name.endsWith(`}${TURNS}`)).map((name) => name.slice(0, -TURNS.length));
+export async function takenAmong(
+  client: ScriptedRedis,
+  hashes: readonly string[],
+  names: RedisNames,
+): Promise<TakenKey[]> {
+  const records = hashes.flatMap((name) => names.keyOf(name, 'record') ?? []);
+  const queues = hashes.flatMap((name) => names.keyOf(name, 'turns') ?? []);
   const [taken, turns] = await Promise.all([
-    records.length === 0 ? [] : takenRecords(client, records, keyOf),
-    queues.length === 0 ? [] : takenTurns(client, queues, keyOf),
+    records.length === 0 ? [] : takenRecords(client, records, names),
+    queues.length === 0 ? [] : takenTurns(client, queues, names),
   ]);
   return [...taken, ...turns];
 }
@@ -46,40 +41,33 @@ const FIELDS = ['s', 'f', 'n', 't', 'r', 'c', 'l', 'h'] as const;
 /** Commands for each key. */
 const EACH = 3;
 
-async function takenRecords(
-  client: ScriptedRedis,
-  records: readonly string[],
-  keyOf: (record: string) => string,
-): Promise<TakenKey[]> {
+async function takenRecords(client: ScriptedRedis, keys: readonly string[], names: RedisNames): Promise<TakenKey[]> {
   const pipeline = client.pipeline().time();
-  for (const record of records) {
+  for (const key of keys) {
+    const record = names.record(key);
     pipeline
       .hmget(record, ...FIELDS)
       .pttl(record)
       .hkeys(record);
   }
   const [time, ...read] = await replies(pipeline);
-  return records.flatMap((record, i) => {
-    const [values, leftMs, names] = read.slice(EACH * i) as [(string | null)[], number, string[]];
-    return takenKey(keyOf(record), nowMsOf(time), values, leftMs, names) ?? [];
+  return keys.flatMap((key, i) => {
+    const [values, leftMs, fields] = read.slice(EACH * i) as [(string | null)[], number, string[]];
+    return takenKey(key, nowMsOf(time), values, leftMs, fields) ?? [];
   });
 }
 
 /** Each turn of these queues whose time is not over. */
-async function takenTurns(
-  client: ScriptedRedis,
-  queues: readonly string[],
-  keyOf: (record: string) => string,
-): Promise<TakenKey[]> {
+async function takenTurns(client: ScriptedRedis, keys: readonly string[], names: RedisNames): Promise<TakenKey[]> {
   const pipeline = client.pipeline().time();
-  for (const record of queues) pipeline.hgetall(`${record}${TURNS}`).zcard(`${record}${PLACES}`);
+  for (const key of keys) pipeline.hgetall(names.turns(key)).zcard(names.places(key));
   const [time, ...read] = await replies(pipeline);
   const nowMs = nowMsOf(time);
-  return queues.flatMap((record, i) => {
+  return keys.flatMap((key, i) => {
     const [fields, waiting] = read.slice(2 * i) as [Record<string, string>, number];
     return Object.entries(fields)
       .filter(([name]) => name.startsWith('h:'))
-      .map(([name, turn]) => turnOf(keyOf(record), name.slice(2), nowMs, turn, waiting))
+      .map(([name, turn]) => turnOf(key, name.slice(2), nowMs, turn, waiting))
       .filter(({ leftMs }) => leftMs > 0);
   });
 }

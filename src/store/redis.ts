@@ -1,11 +1,6 @@
 /**
- * The store in Redis (6.2 and later, or Valkey).
- *
- * Layout: `<prefix>:{<key>}` is the key's record, `<prefix>:{<key>}:r:<flight>` a flight's result and
- * `<prefix>:{<key>}:e:<flight>` the mark of the election after it; `<prefix>:{<key>}:u` is the mark of an unshareable
- * response; `<prefix>:{<key>}:q` and `<prefix>:{<key>}:w` are the turns and the places of a queue,
- * `<prefix>:{<key>}:s:<flight>` the pieces of a response under way; all of one hash slot. `<prefix>:p:<process>` is the
- * channel of a process. What the record holds, claim.lua says; of queues, queue.lua and redis-queue.ts.
+ * The store in Redis (6.2 and later, or Valkey). What is called what there: redis-names.ts; what a key's record holds:
+ * claim.lua; of queues: queue.lua and redis-queue.ts.
  *
  * Invariants: each question is one script, so each answer is atomic; all times are the server's; a claim of which the
  * answer was lost is owed a release, paid by token as soon as the server answers, so that no key stays locked by nobody;
@@ -28,16 +23,25 @@ import { Frames } from './frames.js';
 import type { WaitOptions } from './leases.js';
 import { NamedQueue } from './named-queue.js';
 import type { Queue } from './queue.js';
-import { type Answer, answered, heldOrLost, RedisLink, type ScriptedRedis, type StoreLog } from './redis-link.js';
+import { BYTES_PER_MS, GRACE_MS, INLINE_BYTES, wholeMs } from './redis-bounds.js';
+import {
+  type Answer,
+  type AskSmall,
+  answered,
+  heldOrLost,
+  RedisLink,
+  type ScriptedRedis,
+  type StoreLog,
+} from './redis-link.js';
+import { RedisNames } from './redis-names.js';
+import { RedisOperator } from './redis-operator.js';
 import { Owed } from './redis-owed.js';
 import { RedisPurge } from './redis-purge.js';
 import { RedisQueue } from './redis-queue.js';
 import { RedisRelay } from './redis-relay.js';
-import { recordPattern, takenAmong } from './redis-taken.js';
 import { type Looked, Waits } from './redis-waits.js';
 import type { Piece, PieceReader, Reading } from './relay.js';
 import { claimUnderAllNames, type Looked as LookedAt } from './rotation.js';
-import type { SealedPlace } from './sealing.js';
 import {
   type ClaimRequest,
   type FlightStanding,
@@ -62,29 +66,17 @@ export type RedisStoreOptions = {
   readonly log?: StoreLog;
 };
 
-const NOTHING = Buffer.alloc(0);
-
-/** How long a result waits for waiters that missed its push. */
-const GRACE_MS = 10_000;
 /** How long it is remembered that somebody was elected after a flight: until all its followers must have asked. */
 const ELECTION_MS = 120_000;
-/** The largest frame that travels inside a push, and inside the answer to a claim. */
-const INLINE_BYTES = 16 * 1024;
 /** How long a claim that was given up may be under way and still be turned away. */
 const BAR_MS = 60_000;
-/** The slowest transfer that a large frame is given time for. */
-const BYTES_PER_MS = 8 * 1024;
 /** Time to fetch a frame of unknown size. */
 const FETCH_MS = 2_000;
 /** How long `open` waits for the first connection. */
 const OPEN_MS = 2_000;
-/** How many keys one step of a walk through the server is to look at. */
-const SCAN_COUNT = 500;
-/** How often an operator's word is tried on a key that changes hands meanwhile. */
-const SETTLE_TRIES = 5;
 
 export class RedisStore implements Store {
-  readonly #prefix: string;
+  readonly #names: RedisNames;
   readonly #process: string;
   readonly #timeoutMs: number;
   readonly #log: StoreLog;
@@ -99,6 +91,7 @@ export class RedisStore implements Store {
   readonly queue: Queue;
   readonly #turns: RedisQueue;
   readonly #relay: RedisRelay;
+  readonly #operator: RedisOperator;
   readonly #purge: RedisPurge;
   /** Claims that may have been executed without an answer, and releases that were not answered. */
   readonly #owed = new Owed();
@@ -109,7 +102,7 @@ export class RedisStore implements Store {
   #subscribing: Promise<void> = Promise.resolve();
 
   constructor(options: RedisStoreOptions) {
-    this.#prefix = options.prefix ?? 'oneflight';
+    this.#names = new RedisNames(options.prefix ?? 'oneflight');
     this.#process = options.processId ?? newFlightId();
     this.#timeoutMs = options.commandTimeoutMs ?? 250;
     this.#log = options.log ?? (() => {});
@@ -149,26 +142,19 @@ export class RedisStore implements Store {
       ask: (run, bytes) => this.#askBulk(run, bytes),
       frames: this.#frames,
       log: this.#log,
-      recordOf: (key) => this.#record(key),
-      channels: this.#channel(''),
+      names: this.#names,
       process: this.#process,
     });
     this.#turns = new RedisQueue({
       ask: (run) => this.#commands.ask(run, this.#timeoutMs),
       owed: this.#owed,
-      recordOf: (key) => this.#record(key),
-      barOf: (key, flight) => this.#result(key, flight),
-      channels: this.#channel(''),
+      names: this.#names,
       process: this.#process,
     });
     this.queue = new NamedQueue(this.#turns);
-    this.#purge = new RedisPurge({
-      ask: (run) => this.#commands.ask(run, this.#timeoutMs),
-      records: recordPattern(this.#prefix),
-      start: this.#record('').slice(0, -1),
-      recordOf: (key) => this.#record(key),
-      markOf: (key) => this.#mark(key),
-    });
+    const ask: AskSmall = (run, extraMs = 0) => this.#commands.ask(run, this.#timeoutMs + extraMs);
+    this.#operator = new RedisOperator({ ask, names: this.#names, frames: this.#frames, turns: this.#turns });
+    this.#purge = new RedisPurge({ ask, names: this.#names });
   }
 
   claim(request: ClaimRequest): Promise<ClaimResult> {
@@ -189,10 +175,10 @@ export class RedisStore implements Store {
     const answer = await this.#commands.ask((client) => {
       registration = this.#nextRegistration();
       return client.oneflightClaimBuffer(
-        this.#record(key),
-        this.#result(key, flight),
-        `${this.#record(key)}:e:${request.after}`,
-        this.#mark(key),
+        this.#names.record(key),
+        this.#names.result(key, flight),
+        this.#names.elected(key, request.after),
+        this.#names.mark(key),
         flight,
         // The server takes whole milliseconds only.
         Math.ceil(leaseMs),
@@ -254,7 +240,7 @@ export class RedisStore implements Store {
     how: 'take' | 'look',
     reply: readonly (Buffer | number)[],
   ): Promise<LookedAt> {
-    const fetch = (client: ScriptedRedis) => client.hmgetBuffer(this.#record(request.key), 'f', 'b');
+    const fetch = (client: ScriptedRedis) => client.hmgetBuffer(this.#names.record(request.key), 'f', 'b');
     const [flight, frame] = answered(await this.#askBulk(fetch, reply[5] as number)) as (Buffer | null)[];
     // Expired or replaced since: the key has a new answer.
     if (frame == null || String(flight) !== String(reply[1])) return this.#claim(request, how);
@@ -289,7 +275,7 @@ export class RedisStore implements Store {
 
   async renew({ key, flight, fence, leaseMs }: Lease): Promise<Held> {
     const answer = await this.#commands.ask(
-      (client) => client.oneflightRenewBuffer(this.#record(key), flight, fence, Math.ceil(leaseMs)),
+      (client) => client.oneflightRenewBuffer(this.#names.record(key), flight, fence, Math.ceil(leaseMs)),
       this.#timeoutMs,
     );
     return answered(answer) === 1 ? 'held' : 'lost';
@@ -300,14 +286,14 @@ export class RedisStore implements Store {
     const frame = this.#frames.encode(settlement, lease);
     const run = (client: ScriptedRedis) =>
       client.oneflightCompleteBuffer(
-        this.#record(key),
-        this.#result(key, flight),
-        this.#mark(key),
+        this.#names.record(key),
+        this.#names.result(key, flight),
+        this.#names.mark(key),
         flight,
         fence,
         frame,
         isKept(settlement) ? wholeMs(keepMs) : 0,
-        this.#channel(''),
+        this.#names.channels,
         GRACE_MS,
         INLINE_BYTES,
         settlement.kind === 'unknown' ? 'u' : 'd',
@@ -349,84 +335,20 @@ export class RedisStore implements Store {
     return this.#waits.settled(flight, options);
   }
 
-  async settle(key: string, as: SettleAs, only: string | null): Promise<'settled' | 'absent' | 'other'> {
-    for (let i = 0; i < SETTLE_TRIES; i += 1) {
-      // Read first: a script is to be told the names of its keys, and the flight's id is in one.
-      const flight = answered(
-        await this.#commands.ask((client) => client.hget(this.#record(key), 'f'), this.#timeoutMs),
-      );
-      if (flight === null) return as.kind === 'free' ? this.#turns.free(key, only) : 'absent';
-      const meant = { key, flight: only ?? flight, material: null };
-      const settled = await this.#settleFlight(meant, as, only === null ? 'unknown' : 'any');
-      // The key may have changed hands since it was read; with a flight that is meant there is nothing to read.
-      if (settled !== 'other' || only !== null) return settled;
-    }
-    return 'other';
+  settle(key: string, as: SettleAs, flight: string | null): Promise<'settled' | 'absent' | 'other'> {
+    return this.#operator.settle(key, as, flight);
   }
 
-  async settleUnknown(key: string, flight: string, as: SettleAs, material: KeyMaterial): Promise<'settled' | 'absent'> {
-    const settled = await this.#settleFlight({ key, flight, material }, as, 'unknown');
-    return settled === 'settled' ? 'settled' : 'absent';
+  settleUnknown(key: string, flight: string, as: SettleAs, material: KeyMaterial): Promise<'settled' | 'absent'> {
+    return this.#operator.settleUnknown(key, flight, as, material);
   }
 
-  /** `other`: not this flight has the key by now, or not in that state. */
-  async #settleFlight(
-    place: SealedPlace,
-    as: SettleAs,
-    only: 'any' | 'unknown',
-  ): Promise<'settled' | 'absent' | 'other'> {
-    const { key, flight } = place;
-    const frame = as.kind === 'free' ? NOTHING : this.#frames.encode(as, place);
-    const answer = await this.#commands.ask(
-      (client) =>
-        client.oneflightSettleBuffer(
-          this.#record(key),
-          this.#result(key, flight),
-          flight,
-          frame,
-          as.kind === 'free' ? 0 : wholeMs(as.keepMs),
-          this.#channel(''),
-          GRACE_MS,
-          INLINE_BYTES,
-          only === 'unknown' ? 'u' : '',
-        ),
-      this.#timeoutMs + frame.length / BYTES_PER_MS,
-    );
-    const settled = answered(answer);
-    if (settled === 1) return 'settled';
-    if (answer.kind === 'answered' && answer.repeated) throw new StoreUnavailable('the answer of the store was lost');
-    return settled === 0 ? 'absent' : 'other';
+  standing(key: string, flight: string): Promise<FlightStanding> {
+    return this.#operator.standing(key, flight);
   }
 
-  async standing(key: string, flight: string): Promise<FlightStanding> {
-    const answer = await this.#commands.ask(
-      (client) => client.oneflightStandingBuffer(this.#record(key), flight),
-      this.#timeoutMs,
-    );
-    const [kind, leftMs] = answered(answer) as readonly [Buffer, number];
-    if (String(kind) === 'F') return { kind: 'in-flight' };
-    return String(kind) === 'U' ? { kind: 'unknown', leftMs } : { kind: 'over' };
-  }
-
-  async taken({ state, limit }: TakenOptions): Promise<TakenKey[]> {
-    const found = new Map<string, TakenKey>();
-    let cursor = '0';
-    do {
-      const scanned = await this.#commands.ask(
-        (client) => client.scan(cursor, 'MATCH', recordPattern(this.#prefix), 'COUNT', SCAN_COUNT, 'TYPE', 'hash'),
-        this.#timeoutMs,
-      );
-      const [next, hashes] = answered(scanned);
-      cursor = next;
-      if (hashes.length === 0) continue;
-      const start = this.#record('').slice(0, -1);
-      const some = answered(await this.#commands.ask((client) => takenAmong(client, hashes, start), this.#timeoutMs));
-      for (const taken of some) {
-        if (found.size >= limit) break;
-        if (state === 'any' || state === taken.state) found.set(`${taken.key} ${taken.flight}`, taken);
-      }
-    } while (cursor !== '0' && found.size < limit);
-    return [...found.values()];
+  taken(options: TakenOptions): Promise<TakenKey[]> {
+    return this.#operator.taken(options);
   }
 
   purge(key: string): Promise<Purged> {
@@ -469,7 +391,10 @@ export class RedisStore implements Store {
   }
 
   async #subscribe(): Promise<void> {
-    const answer = await this.#pushes.ask((client) => client.subscribe(this.#channel(this.#process)), this.#timeoutMs);
+    const answer = await this.#pushes.ask(
+      (client) => client.subscribe(`${this.#names.channels}${this.#process}`),
+      this.#timeoutMs,
+    );
     if (answer.kind === 'answered') {
       this.#waits.listening();
       this.#turns.listening();
@@ -498,8 +423,8 @@ export class RedisStore implements Store {
       (client) => {
         registration = this.#nextRegistration();
         return client.oneflightLookBuffer(
-          this.#record(flight.key),
-          this.#result(flight.key, flight.flight),
+          this.#names.record(flight.key),
+          this.#names.result(flight.key, flight.flight),
           flight.flight,
           this.#process,
           registration,
@@ -522,7 +447,7 @@ export class RedisStore implements Store {
   /** Best effort: a registration that stays makes the leader go on for nobody, and costs a push that nobody hears. */
   #withdraw({ key, flight }: FlightRef, registration: number): void {
     void this.#commands.ask(
-      (client) => client.oneflightLeaveBuffer(this.#record(key), flight, this.#process, registration),
+      (client) => client.oneflightLeaveBuffer(this.#names.record(key), flight, this.#process, registration),
       this.#timeoutMs,
     );
   }
@@ -556,12 +481,12 @@ export class RedisStore implements Store {
     barMs: number,
   ): Promise<unknown> {
     return client.oneflightReleaseBuffer(
-      this.#record(key),
-      this.#result(key, flight),
+      this.#names.record(key),
+      this.#names.result(key, flight),
       flight,
       fence,
       unlessAwaited ? '1' : '',
-      this.#channel(''),
+      this.#names.channels,
       GRACE_MS,
       barMs,
     );
@@ -575,32 +500,12 @@ export class RedisStore implements Store {
     if (policy === undefined || policy === 'noeviction' || /^maxmemory:0\s/m.test(answer.value)) return;
     this.#log('warn', 'the store evicts keys when its memory is full; set maxmemory-policy to noeviction', { policy });
   }
-
-  #record(key: string): string {
-    return `${this.#prefix}:{${key}}`;
-  }
-
-  #result(key: string, flight: string): string {
-    return `${this.#prefix}:{${key}}:r:${flight}`;
-  }
-
-  #mark(key: string): string {
-    return `${this.#prefix}:{${key}}:u`;
-  }
-
-  #channel(process: string): string {
-    return `${this.#prefix}:p:${process}`;
-  }
 }
 
 /** A claim takes what is free. */
 function claimed(looked: LookedAt): ClaimResult {
   if (looked.kind === 'free') throw new Error('a free key was not taken');
   return looked;
-}
-
-function wholeMs(ms: number): number {
-  return Math.max(0, Math.floor(ms));
 }
 
 /** For how long the key is marked after such an end; `''`: as it was. */

@@ -26,7 +26,8 @@
  * - A mark (`unshareable` with `keepMs`) stands beside its key: it holds nobody up, and every claim that answers `leader` or
  *   `follower` tells of it in the same step, until its time is over by the store's clock, or a response was completed.
  *   A claim that answers `follower` of a marked key joins nothing: no wait is owed, and it does not make the flight awaited.
- * - `purge` removes only what answers later claims, compared in the same step; a flight and an unknown outcome stay.
+ * - `purge` removes only what answers later claims, compared in the same step; a flight and an unknown outcome stay. Those
+ *   variants of the key (`Vary`) that are not taken go with it, each in a step of its own.
  * - `settleUnknown` acts only while the key is held by the unknown outcome of that very flight, compared in the same step.
  */
 
@@ -116,7 +117,10 @@ export interface Store extends Leases, Relay {
    * the whole store.
    */
   taken(options: TakenOptions): Promise<TakenKey[]>;
-  /** Removes what the key is kept with, and its mark. */
+  /**
+   * Removes what the key and its variants are kept with, and their marks, unless the key itself is taken. It walks through
+   * the whole store, a bounded number of keys at a time; what is completed meanwhile may stay.
+   */
   purge(key: string): Promise<Purged>;
   /**
    * Removes all that is kept by a rule of that name, a bounded number of keys at a time, and answers how many they were.

@@ -1,8 +1,4 @@
-/**
- * Every kind of error, at its exact place.
- *
- * In the files of this test the sign ▶ stands before the place that the error must name; it is taken out before loading.
- */
+/** Every kind of error, at its exact place: the one that ▶ marks. */
 
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: the configuration's own syntax.
 
@@ -10,8 +6,9 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import t from 'tap';
-import { type ConfigError, formatError } from '../../src/config/fault.js';
+import { formatError } from '../../src/config/fault.js';
 import { type LoadResult, loadConfig } from '../../src/config/load.js';
+import { errorsOf, haveErrorsAtMarks, type Marked } from '../support/marked.js';
 
 const API = 'upstreams: { api: { url: http://127.0.0.1:3000 } }\n';
 const TWO = 'upstreams: { api: { url: http://127.0.0.1:3000 }, billing: { url: http://b } }\n';
@@ -24,27 +21,12 @@ function load(text: string | Buffer, env: NodeJS.ProcessEnv = {}): LoadResult {
   return loadConfig(file, env);
 }
 
-function errorsOf(result: LoadResult): readonly ConfigError[] {
-  return result.kind === 'invalid' ? result.errors : [];
-}
-
 function route(fields: string): string {
   return `${API}routes:\n  - { name: a, match: { path: "/a/:id" }, ${fields} }\n`;
 }
 
-/** A file with one error: its text, the field's path, what was expected (beginning), what came, what was meant. */
-type Case = readonly [text: string, path: string, expected: string, got: string, suggestion?: string];
-
-function testCases(name: string, cases: readonly Case[]): void {
-  t.test(name, async (t) => {
-    for (const [marked, path, expected, got, suggestion] of cases) {
-      const before = marked.slice(0, marked.indexOf('▶')).split('\n');
-      const place = { line: before.length, column: before.at(-1)!.length + 1 };
-      const errors = errorsOf(load(marked.replace('▶', '')));
-      const said = errors.map((error) => ({ ...error, file: '', expected: error.expected.slice(0, expected.length) }));
-      t.same(said, [{ file: '', path, expected, got, suggestion: suggestion ?? null, ...place }], marked);
-    }
-  });
+function testCases(name: string, cases: readonly Marked[]): void {
+  t.test(name, async (t) => haveErrorsAtMarks(t, cases, load));
 }
 
 testCases('unknown fields, with the known ones and the one that was meant', [
@@ -357,7 +339,7 @@ testCases('coalesce: what is kept, and for how long a response that is for one c
   [coalesce('keepStatuses: [2xx, ▶1xx]'), 'routes[0].keepStatuses[1]', KEPT, '"1xx"'],
   [coalesce('keepStatuses: [▶4XX]'), 'routes[0].keepStatuses[0]', KEPT, '"4XX"'],
   [coalesce('keepStatuses: [▶[200]]'), 'routes[0].keepStatuses[0]', KEPT, 'a list'],
-  ...['404, 200, ▶404', '2xx, ▶200', '200, ▶2xx', '2xx, 4xx, ▶2xx'].map((list): Case => {
+  ...['404, 200, ▶404', '2xx, ▶200', '200, ▶2xx', '2xx, 4xx, ▶2xx'].map((list): Marked => {
     const index = list.split(',').length - 1;
     const got = list.slice(list.indexOf('▶') + 1);
     return [
@@ -431,7 +413,7 @@ testCases('replay: limits and forms', [
     '"x fence"',
     '""',
   ].map(
-    (name): Case => [
+    (name): Marked => [
       route(`policy: replay, forward: { fence: ▶${name} }`),
       'routes[0].forward.fence',
       'the name of a field that is free',
@@ -632,7 +614,7 @@ testCases('what a route matches', [
 const never = 'a field that goes upstream (connection-specific ones, expect and trailer never do)';
 testCases('fields that never go upstream, in keys, identities and matches', [
   ...['connection', 'Keep-Alive', 'proxy-connection', 'TE', 'transfer-encoding', 'upgrade', 'trailer', 'Expect'].map(
-    (name): Case => [
+    (name): Marked => [
       route(`policy: reject, key: [{ param: id }, { header: ▶${name} }]`),
       'routes[0].key[1].header',
       never,

@@ -1,4 +1,4 @@
-/** `reconcile`: what a valid one becomes, and every error at its exact place (▶ stands before it and is taken out). */
+/** `reconcile`: what a valid one becomes, and every error at its exact place (marked by ▶). */
 
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: the configuration's own syntax.
 
@@ -8,20 +8,25 @@ import t from 'tap';
 import { formatError } from '../../src/config/fault.js';
 import { type LoadResult, loadConfig } from '../../src/config/load.js';
 import type { Rule } from '../../src/core/rule.js';
+import { errorsOf, haveErrorsAtMarks, type Marked } from '../support/marked.js';
 
 const API = 'upstreams: { api: { url: http://127.0.0.1:3000 } }\n';
 const HOLD = 'onUnknown: hold, key: [{ param: id }]';
 
 const directory = t.testdir();
 let files = 0;
-function load(fields: string, env: NodeJS.ProcessEnv = {}): LoadResult {
+function load(text: string, env: NodeJS.ProcessEnv = {}): LoadResult {
   const file = join(directory, `${files++}.yaml`);
-  writeFileSync(file, `${API}routes:\n  - { name: a, match: { path: "/a/:id" }, ${fields} }\n`);
+  writeFileSync(file, text);
   return loadConfig(file, env);
 }
 
+function route(fields: string): string {
+  return `${API}routes:\n  - { name: a, match: { path: "/a/:id" }, ${fields} }\n`;
+}
+
 function reconcileOf(fields: string, env: NodeJS.ProcessEnv = {}) {
-  const result = load(fields, env);
+  const result = load(route(fields), env);
   if (result.kind === 'invalid') throw new Error(result.errors.map(formatError).join('\n'));
   const policy = result.config.rules[0]?.policy;
   return policy?.kind === 'pass' ? undefined : policy?.reconcile;
@@ -65,13 +70,11 @@ t.test('{key} of every part that is one text', async (t) => {
   }
 });
 
-/** An error: the route's fields, the path below `routes[0].`, what was expected (beginning), what came, what was meant. */
-type Case = readonly [fields: string, path: string, expected: string, got: string, suggestion?: string];
-
 const KEY = 'a key of exactly one part that is a text';
 const FORM = '{key} or {idempotencyKey} in it, one of them';
 const replay = (reconcile: string) => `policy: replay, reconcile: ${reconcile}`;
-const CASES: readonly Case[] = [
+/** The route's fields, and the path below `routes[0].`; the rest as everywhere. */
+const CASES: readonly Marked[] = [
   [
     'policy: coalesce, key: [{ param: id }], reconcile: ▶{ url: "/{key}" }',
     'reconcile',
@@ -145,21 +148,15 @@ const CASES: readonly Case[] = [
 ];
 
 t.test('errors, each at its place', async (t) => {
-  for (const [marked, path, expected, got, suggestion] of CASES) {
-    const result = load(marked.replace('▶', ''));
-    const errors = result.kind === 'invalid' ? result.errors : [];
-    const column = '  - { name: a, match: { path: "/a/:id" }, '.length + marked.indexOf('▶') + 1;
-    const said = errors.map((error) => ({ ...error, file: '', expected: error.expected.slice(0, expected.length) }));
-    const place = { file: '', path: `routes[0].${path}`, line: 3, column };
-    t.same(said, [{ ...place, expected, got, suggestion: suggestion ?? null }], marked);
-  }
+  const files = CASES.map(([fields, path, ...said]): Marked => [route(fields), `routes[0].${path}`, ...said]);
+  haveErrorsAtMarks(t, files, load);
 });
 
 t.test('no credential is quoted, wherever it came from', async (t) => {
-  const result = load(replay('{ url: "/{key}", headers: { Authorization: "Bearer ${API_TOKEN}" } }'), {
-    API_TOKEN: 'very\nsecret',
-  });
-  const said = result.kind === 'invalid' ? result.errors.map(formatError).join('\n') : '';
+  const written = replay('{ url: "/{key}", headers: { Authorization: "Bearer ${API_TOKEN}" } }');
+  const said = errorsOf(load(route(written), { API_TOKEN: 'very\nsecret' }))
+    .map(formatError)
+    .join('\n');
   t.match(said, /routes\[0\]\.reconcile\.headers\.Authorization: expected a text of visible ASCII, got a text of 18/);
   t.notMatch(said, 'secret');
 });
@@ -171,9 +168,7 @@ t.test('what the documents show of it is valid and free of warnings', async (t) 
   const commented = /^ {4}# (?=(?:reconcile| {2}(?:url|every|headers|done)):)/gm;
   t.equal([...example.matchAll(commented)].length, 5);
   for (const text of [...shown, example.replace(commented, '    ')]) {
-    const file = join(directory, `${files++}.yaml`);
-    writeFileSync(file, text);
-    const result = loadConfig(file, { API_TOKEN: 'token' });
+    const result = load(text, { API_TOKEN: 'token' });
     t.match(result, { kind: 'loaded', warnings: [] }, text.slice(0, 200));
     t.equal(
       text.includes('reconcile:'),

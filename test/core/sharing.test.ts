@@ -2,7 +2,7 @@ import { createHash, createSecretKey } from 'node:crypto';
 import t from 'tap';
 import type { KeyMaterial } from '../../src/core/claim.js';
 import type { CoalescePolicy } from '../../src/core/rule.js';
-import { judge, variantKey, variantMaterial, varyDigest, varyMatches } from '../../src/core/sharing.js';
+import { judge, variantKey, variantMaterial, variantStart, varyDigest, varyMatches } from '../../src/core/sharing.js';
 import { coalescePolicy } from '../support/rules.js';
 
 const own: CoalescePolicy = coalescePolicy({
@@ -68,6 +68,19 @@ t.test('requests of one variant meet, of different variants never', async (t) =>
   t.equal(key(['Accept', 'a']), key(['accept', 'a', 'X', 'y']));
   t.not(key(['Accept', 'a']), key(['Accept', 'b']));
   t.not(key(['Accept', 'a']), variantKey('l', null, vary, ['Accept', 'a']));
+});
+
+t.test("a variant's key begins with the key, also one of a variant, and never grows", async (t) => {
+  const digest = createHash('sha256').update('k').digest('base64url');
+  const vary = { names: ['accept'], digest: 'of the leader' };
+  const first = variantKey(digest, null, vary, ['Accept', 'a']);
+  const second = variantKey(first, null, vary, ['Accept', 'a']);
+  t.not(first, second);
+  for (const variant of [first, second]) {
+    t.ok(variant.startsWith(variantStart(digest)));
+    t.equal(variant.length, 2 * digest.length + 1);
+  }
+  t.notOk(digest.startsWith(variantStart(digest.slice(0, 4))));
 });
 
 t.test('with material a variant is keyed by it, and has material of its own', async (t) => {

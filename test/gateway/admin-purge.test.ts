@@ -75,6 +75,30 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
     t.equal((await remove(`/flights/${await digest('calm')}`)).status, 200);
   });
 
+  await t.test('its variants are removed with it, in every process', async (t) => {
+    const path = '/calm/vary';
+    upstream.on(
+      path,
+      answers((call) => ({
+        fields: ['Vary', 'accept-language'],
+        content: `${call.header('accept-language')} ${call.ordinal}`,
+      })),
+    );
+    const ask = (gateway: Gateway, language: string) => post(gateway, path, ['Accept-Language', language]);
+    for (const language of ['en', 'de', 'fr']) await ask(first, language);
+    for (const language of ['en', 'de', 'fr']) t.match((await ask(last, language)).cacheStatus, HIT);
+    const { flights } = (await first.admin('/flights')).json() as { flights: Taken[] };
+    const keys = flights.map(({ key }) => key).sort((one, other) => one.length - other.length);
+    t.equal(keys.length, 3);
+    t.same((await remove(`/flights/${keys[2]}`)).json(), { purged: keys[2] }, 'one of them alone');
+    t.equal((await remove(`/flights/${keys[0]}`)).status, 200);
+    t.equal((await remove(`/flights/${keys[0]}`)).status, 404);
+    const texts = [];
+    for (const language of ['en', 'de', 'fr']) texts.push((await ask(last, language)).text);
+    t.same(texts, ['en 4', 'de 5', 'fr 6']);
+    await remove(`/flights/${keys[0]}`);
+  });
+
   await t.test('a flight that is up is left alone', async (t) => {
     const held = upstream.holds('/calm/up');
     const leader = post(first, '/calm/up');

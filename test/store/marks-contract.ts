@@ -5,6 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { newFlightId, type Settlement } from '../../src/core/claim.js';
+import { variantKey } from '../../src/core/sharing.js';
 import type { Store } from '../../src/store/store.js';
 import {
   type Ask,
@@ -201,6 +202,47 @@ async function purging(t: Test, factory: StoreFactory): Promise<void> {
     if (entered.kind !== 'turn') throw new Error(entered.kind);
     t.equal(await b.purge(key), 'taken');
     t.equal(await a.queue.renew(entered.lease), 'held');
+  });
+
+  await t.test('the variants of a key go with it, and nobody else', async (t) => {
+    const key = newKey();
+    const variantOf = (of: string, value: string) =>
+      variantKey(of, null, { names: ['accept'], digest: '' }, ['accept', value]);
+    const keep = async (key: string, ending: Settlement = response) =>
+      a.complete(await lead(a, { key }), ending, LONG_MS);
+    const [plain, notKept, marked, up] = [
+      variantOf(key, 'a'),
+      variantOf(key, 'b'),
+      variantOf(key, 'c'),
+      variantOf(key, 'd'),
+    ];
+    const nested = variantOf(plain, 'e');
+    const others = [`${key}0`, variantOf(`${key}0`, 'a'), variantOf(newKey(), 'a')];
+    for (const one of [key, plain, nested, ...others]) await keep(one);
+    await keep(notKept, { kind: 'not-kept' });
+    await keep(marked, { kind: 'unshareable', reason: 'private' });
+    const lease = await lead(a, { key: up });
+    const kind = async (key: string) => (await claim(b, { key, join: false })).kind;
+
+    for (const slip of ['*', '?', '', `${key.slice(0, -1)}*`]) t.equal(await b.purge(slip), 'absent', slip);
+    t.equal(await b.purge(key), 'purged');
+    for (const one of [key, plain, nested, notKept]) t.equal(await kind(one), 'leader');
+    t.match(await claim(b, { key: marked }), { kind: 'leader', expects: 'shareable' });
+    t.equal(await a.renew(lease), 'held');
+    for (const one of others) t.equal(await kind(one), 'stored');
+  });
+
+  await t.test('variants are purged without their key, and not while it is taken', async (t) => {
+    const key = newKey();
+    const variant = variantKey(key, null, { names: ['accept'], digest: '' }, ['accept', 'a']);
+    await a.complete(await lead(a, { key: variant }), response, LONG_MS);
+    const lease = await lead(a, { key });
+    t.equal(await b.purge(key), 'taken');
+    t.equal((await claim(b, { key: variant })).kind, 'stored');
+    await a.release(lease, { unlessAwaited: false });
+    t.equal(await b.purge(key), 'purged');
+    t.equal(await b.purge(key), 'absent');
+    t.equal((await claim(b, { key: variant })).kind, 'leader');
   });
 
   await t.test(

@@ -1,4 +1,4 @@
--- Removes what a key is kept with, and its mark.
+-- Removes what a key is kept with, and its mark. A variant of the key (Vary) is a key of its own, and of another hash slot.
 --
 -- KEYS[1]  the key's record
 -- KEYS[2]  the key's mark
