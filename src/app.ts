@@ -9,11 +9,11 @@ import type { Logger } from 'pino';
 import type { Config, StoreConfig } from './config/config.js';
 import { newFlightId } from './core/claim.js';
 import { compileRules } from './core/match.js';
+import { MemoryBudget } from './core/memory-budget.js';
 import type { Rule } from './core/rule.js';
 import { Flights } from './exchange/flights.js';
 import { handle } from './exchange/handle.js';
 import { Leaders } from './exchange/leaders.js';
-import { MemoryBudget } from './exchange/memory-budget.js';
 import { Reconciler } from './exchange/reconciler.js';
 import { Turns } from './exchange/turns.js';
 import { Metrics } from './observe/metrics.js';
@@ -45,7 +45,8 @@ export type Gateway = {
 export async function startGateway(config: Config, { version, log }: GatewayOptions): Promise<Gateway> {
   const metrics = new Metrics(version);
   const observer = watchExchange(metrics, log);
-  const local = new MemoryStore({ maxMemoryBytes: config.store.maxMemoryBytes });
+  const budget = new MemoryBudget(config.store.maxMemoryBytes);
+  const local = new MemoryStore({ budget });
   const store = metrics.watch(openableStore(config.store, local, log));
   const upstreams = new Map([...config.upstreams.values()].map((upstream) => [upstream.name, new Upstream(upstream)]));
   const upstreamOf = (name: string): Upstream => required(upstreams, name);
@@ -54,7 +55,7 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
     observer,
     upstreamOf: (name, origin) => (origin === null ? upstreamOf(name) : required(elsewhere, placeOf(name, origin))),
   });
-  const leaders = new Leaders({ upstreamOf, observer, budget: new MemoryBudget(config.store.maxMemoryBytes) });
+  const leaders = new Leaders({ upstreamOf, observer, budget });
   const flights = new Flights({ store, local, leaders, upstreamOf, observer, reconciler, newFlightId });
   const turns = new Turns({ store, local, leaders, upstreamOf, observer });
   const handling = {

@@ -142,3 +142,15 @@ export function variantMaterial(material: KeyMaterial, vary: Vary, requestFields
   const label = `oneflight variant material 1 ${varyDigest(vary.names, requestFields)}`;
   return createSecretKey(createHmac('sha256', material).update(label).digest());
 }
+
+/** Objects, map entries and the like, for one response. */
+const OVERHEAD_BYTES = 512;
+
+/** What a response takes of memory, about. */
+export function sizeOf({ reason, content, fields, trailers, vary }: SharedResponse): number {
+  let bytes = OVERHEAD_BYTES + content.length + reason.length + vary.digest.length;
+  for (const list of [fields, trailers, vary.names]) {
+    for (const text of list) bytes += text.length;
+  }
+  return bytes;
+}

@@ -77,6 +77,7 @@ export class Caller {
   #waitedMs: number | null = null;
   #onLeft: (() => void) | null = null;
   #onDrain: (() => void) | null = null;
+  #onDone: (() => void) | null = null;
   #unflushed = false;
   #isOver = false;
   readonly #onOver: (report: Report) => void;
@@ -146,6 +147,11 @@ export class Caller {
     this.#onLeft = listener;
   }
 
+  /** One listener for the end of its answer, however it ends: nothing of it lies in the client's connection any more. */
+  whenOver(listener: () => void): void {
+    this.#onDone = listener;
+  }
+
   /** One listener for room in the client's connection after `write` answered false. */
   whenDrained(listener: () => void): void {
     if (this.#onDrain === null) this.#res.on('drain', () => this.#onDrain?.());
@@ -205,9 +211,16 @@ export class Caller {
 
   /**
    * Gives a recorded response. `ageMs` is null for a flight's own followers; `added` are field lines of this copy, in
-   * place of those of the same names: an upstream, or an operator, may have sent them as well.
+   * place of those of the same names: an upstream, or an operator, may have sent them as well. `write` writes the content,
+   * where there is any, and ends the answer.
    */
-  give(response: SharedResponse, ageMs: number | null, outcome: Outcome, added: readonly string[] = []): void {
+  give(
+    response: SharedResponse,
+    ageMs: number | null,
+    outcome: Outcome,
+    added: readonly string[] = [],
+    write: () => void = () => this.end(response.content, response.trailers),
+  ): void {
     if (this.gone || this.begun) return;
     let fields: string[] = [...response.fields];
     for (let i = 0; i < added.length; i += 2) fields = withoutField(fields, (added[i] as string).toLowerCase());
@@ -221,7 +234,8 @@ export class Caller {
       fields = [...withoutField(fields, 'trailer'), 'Content-Length', String(response.content.length)];
     }
     this.#begin(response.status, response.reason, fields, outcome);
-    this.end(bodiless ? null : response.content, response.trailers);
+    if (bodiless) this.end(null, response.trailers);
+    else write();
   }
 
   /** Answers with one of the gateway's own messages. */
@@ -244,6 +258,7 @@ export class Caller {
     // What is left of an upload that nobody read would block the connection's next request.
     if (!this.req.readableEnded) this.req.unpipe().resume();
     this.#onOver(this.#report());
+    this.#onDone?.();
     if (!finished) this.#onLeft?.();
   }
 

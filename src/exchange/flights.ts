@@ -11,12 +11,13 @@ import type { ClaimResult, Expects, FlightRef, Lease, Settlement } from '../core
 import type { BypassReason } from '../core/outcome.js';
 import { type Decision, decide, endingOf, type Refusal, retryAfterSeconds, waitOf, waits } from '../core/policy.js';
 import type { ClaimPolicy, RejectPolicy } from '../core/rule.js';
-import { type Vary, variantKey, variantMaterial, varyMatches } from '../core/sharing.js';
+import { type SharedResponse, type Vary, variantKey, variantMaterial, varyMatches } from '../core/sharing.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 import type { Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
 import { Flight, type FlightListener, type FlightState } from './flight.js';
 import { Following, type StreamOptions } from './following.js';
+import { type Given, HandingOut } from './handing-out.js';
 import { eachOf, inSlices } from './in-slices.js';
 import type { Leaders } from './leaders.js';
 import type { ExchangeObserver } from './observer.js';
@@ -51,6 +52,7 @@ export class Flights {
   readonly #open = new Map<string, Flight>();
   /** Flights of other processes that are followed here, by the id of their leader's flight. */
   readonly #followed = new Map<string, Flight>();
+  readonly #handingOut: HandingOut;
   readonly #listener: FlightListener = {
     onExpired: (caller, flight) => this.#onExpired(caller, flight),
     onEmpty: (flight) => this.#onEmpty(flight),
@@ -58,6 +60,7 @@ export class Flights {
 
   constructor(options: FlightsOptions) {
     this.#options = options;
+    this.#handingOut = new HandingOut(options.leaders.budget);
   }
 
   /** Takes a request whose key is known: it leads, follows, is answered or refused. */
@@ -200,7 +203,7 @@ export class Flights {
         return;
       case 'replay':
         this.#close(flight);
-        for (const seeker of flight.takeAll()) this.#replay(seeker, flight.key, decision);
+        for (const seeker of flight.takeAll()) this.#replay(flight, seeker, decision);
     }
   }
 
@@ -327,12 +330,7 @@ export class Flights {
         if (!varyMatches(ending.response.vary, caller.fields)) {
           return this.#arriveAsVariant(caller, flight.key, ending.response.vary);
         }
-        return caller.give(
-          ending.response,
-          policy.kind === 'replay' ? 0 : null,
-          { kind: 'collapsed' },
-          policy.kind === 'replay' ? replayFields(policy.keepMs) : [],
-        );
+        return this.#collapse(flight, caller, ending.response);
       case 'elect':
         return this.arrive(caller, flight.key, ending.election, flight.leaderFlight);
       case 'ask-again':
@@ -344,10 +342,20 @@ export class Flights {
     }
   }
 
-  #replay(caller: Caller, key: string, { response, ageMs, ttlMs }: Decision & { kind: 'replay' }): void {
+  #replay(flight: Flight, caller: Caller, { response, ageMs, ttlMs }: Decision & { kind: 'replay' }): void {
     const added = claimPolicyOf(caller).kind === 'replay' ? replayFields(ttlMs) : [];
-    if (varyMatches(response.vary, caller.fields)) caller.give(response, ageMs, { kind: 'hit', ttlMs }, added);
-    else this.#arriveAsVariant(caller, key, response.vary);
+    if (!varyMatches(response.vary, caller.fields)) return this.#arriveAsVariant(caller, flight.key, response.vary);
+    const given: Given = { ageMs, outcome: { kind: 'hit', ttlMs }, added };
+    if (this.#handingOut.give(caller, flight.key, response, given, false) === 'overloaded') caller.refuse('overloaded');
+  }
+
+  /** Whoever has waited for it gets it: it is in memory by now. */
+  #collapse({ key }: Flight, caller: Caller, response: SharedResponse): void {
+    const policy = claimPolicyOf(caller);
+    const isReplay = policy.kind === 'replay';
+    const added = isReplay ? replayFields(policy.keepMs) : [];
+    const given: Given = { ageMs: isReplay ? 0 : null, outcome: { kind: 'collapsed' }, added };
+    this.#handingOut.give(caller, key, response, given, true);
   }
 
   /** A variant is a key of its own, with names and material of its own. */

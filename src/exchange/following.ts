@@ -8,10 +8,10 @@
  */
 
 import type { FlightRef, Settlement } from '../core/claim.js';
+import type { MemoryBudget } from '../core/memory-budget.js';
 import type { CoalescePolicy } from '../core/rule.js';
 import type { Piece, Reading } from '../store/relay.js';
 import type { Store } from '../store/store.js';
-import type { MemoryBudget } from './memory-budget.js';
 import { type Over, readPiece } from './pieces.js';
 import { Recording, type ResponseHead } from './recording.js';
 
@@ -141,9 +141,7 @@ export class Following {
     if (settlement.kind === 'unshareable' && recording.isRead) return;
     // Somebody else's word, an operator's, may have taken the place of what is being read.
     if (settlement.kind === 'response' && recording.isBeginningOf(settlement.response)) {
-      const { content, trailers } = settlement.response;
-      if (recording.receivedBytes < content.length) recording.add(content.subarray(recording.receivedBytes), true);
-      recording.conclude(trailers);
+      recording.concludeWith(settlement.response);
     }
     this.#cut();
   }

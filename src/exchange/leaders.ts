@@ -3,9 +3,9 @@
  * how long their answers took.
  */
 
+import type { MemoryBudget } from '../core/memory-budget.js';
 import type { Upstream } from '../upstream/upstream.js';
 import { Leading, type LeadingOptions } from './leading.js';
-import type { MemoryBudget } from './memory-budget.js';
 import type { ExchangeObserver } from './observer.js';
 
 /** Weight of the newest value in the moving average of latencies. */

@@ -13,6 +13,7 @@
  */
 
 import { derivedKey, type FlightRef, type Held, type Lease, type Settlement } from '../core/claim.js';
+import type { MemoryBudget } from '../core/memory-budget.js';
 import { isSafe, type KeyedPolicy } from '../core/rule.js';
 import type { UnshareableReason } from '../core/sharing.js';
 import { clientFields, contentLengthOf, hasNoContent } from '../http/fields.js';
@@ -21,7 +22,6 @@ import type { UpstreamFailure } from '../upstream/failure.js';
 import type { Exchange, ForwardSink, Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
 import { LeaseKeeper } from './lease-keeper.js';
-import type { MemoryBudget } from './memory-budget.js';
 import type { ExchangeObserver } from './observer.js';
 import { upstreamRequest } from './passing.js';
 import { Recorder } from './recorder.js';

@@ -6,13 +6,13 @@
  */
 
 import type { Settlement } from '../core/claim.js';
+import type { MemoryBudget } from '../core/memory-budget.js';
 import { keepMsFor, sharesResponses } from '../core/policy.js';
 import { kept, replayable } from '../core/recorded.js';
 import type { CoalescePolicy, KeyedPolicy, ReplayPolicy } from '../core/rule.js';
 import { judge, type SharedResponse, type UnshareableReason, varyDigest } from '../core/sharing.js';
 import { sharedFields, withoutField } from '../http/fields.js';
 import type { Caller } from './caller.js';
-import type { MemoryBudget } from './memory-budget.js';
 import { Recording, type ResponseHead } from './recording.js';
 
 /** Largest response that is held back whole until the store has it, so that its fields can say whether it was recorded. */

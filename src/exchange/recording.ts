@@ -11,10 +11,10 @@
  * - it becomes a response only with the upstream's end of message and only whole.
  */
 
-import type { SharedResponse, Vary } from '../core/sharing.js';
+import type { MemoryBudget } from '../core/memory-budget.js';
+import { type SharedResponse, sizeOf, type Vary } from '../core/sharing.js';
 import type { Caller } from './caller.js';
 import { eachOf, inSlices } from './in-slices.js';
-import type { MemoryBudget } from './memory-budget.js';
 
 export type ResponseHead = {
   readonly status: number;
@@ -56,6 +56,8 @@ const LEAST_TIMER_MS = 10;
 /** What holding a piece costs beside its bytes. */
 const CHUNK_COST_BYTES = 256;
 const ALONE_BYTES = 256 * 1_024;
+/** What a reader is given at a time of a response that is here already. */
+export const PART_BYTES = 256 * 1_024;
 /** How much of a response that is not kept whole is held for its readers. */
 const WINDOW_BYTES = 4 * 1_048_576;
 
@@ -68,6 +70,8 @@ export class Recording {
   /** Place of the first chunk that is held. */
   #first = 0;
   #heldBytes = 0;
+  /** The response whose content the chunks are parts of: it is what takes room then. */
+  #shared: SharedResponse | null = null;
   #receivedBytes = 0;
   /** The newest chunk completes the message: it is kept back until the response is concluded. */
   #completed = false;
@@ -167,7 +171,34 @@ export class Recording {
   response(trailers: readonly string[]): SharedResponse | null {
     if (this.#state !== 'whole') return null;
     const content = this.#chunks.length === 1 ? (this.#chunks[0] as Buffer) : Buffer.concat(this.#chunks);
-    return { ...this.head, content, trailers };
+    const response = { ...this.head, content, trailers };
+    this.#share(response);
+    return response;
+  }
+
+  /** Goes on with a response of which this is the beginning, to its end. */
+  concludeWith(response: SharedResponse): void {
+    if (this.#state === 'failed' || this.#state === 'concluded') return;
+    const { content, trailers } = response;
+    this.#share(response);
+    for (let from = this.#receivedBytes; from < content.length; from += PART_BYTES) {
+      this.#hold(content.subarray(from, from + PART_BYTES), from + PART_BYTES >= content.length);
+    }
+    this.conclude(trailers);
+  }
+
+  /** What is held here becomes parts of the one content, so that it is in memory once. */
+  #share(response: SharedResponse): void {
+    const { budget } = this.#options;
+    budget.giveBack(this.#heldBytes + this.#chunks.length * CHUNK_COST_BYTES);
+    budget.holdAnyway(response, sizeOf(response));
+    let from = this.#receivedBytes - this.#heldBytes;
+    this.#chunks = this.#chunks.map(({ length }) => {
+      const part = response.content.subarray(from, from + length);
+      from += length;
+      return part;
+    });
+    this.#shared = response;
   }
 
   /** Lets everybody come to the end. `leader`, whose response it is, may get another trailer than the others. */
@@ -263,9 +294,18 @@ export class Recording {
     this.#first = needed;
     const bytes = dropped.reduce((sum, chunk) => sum + chunk.length, 0);
     this.#heldBytes -= bytes;
-    this.#options.budget.giveBack(bytes + dropped.length * CHUNK_COST_BYTES);
+    this.#giveBack(bytes + dropped.length * CHUNK_COST_BYTES);
     if (this.#readers.size === 0 && this.#state !== 'window') this.#stopTimer();
     if (this.full && this.#heldBytes < this.#windowBytes()) this.#haveRoom(by);
+  }
+
+  #giveBack(bytes: number): void {
+    const { budget } = this.#options;
+    if (this.#shared === null) return budget.giveBack(bytes);
+    // Every part keeps the whole content.
+    if (this.#chunks.length > 0) return;
+    budget.letGo(this.#shared);
+    this.#shared = null;
   }
 
   #beFull(): void {

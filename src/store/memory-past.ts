@@ -2,14 +2,15 @@
  * What ended flights leave behind in this process's memory: what their keys are kept with, and their settlements for
  * whoever joined them.
  *
- * Invariants: expiry is exact whenever a key is read; kept responses are bounded by `mostBytes`, least recently used out
- * first; facts (an outcome is unknown, a response is not kept) are never evicted, and of a response that stands against a
+ * Invariants: expiry is exact whenever a key is read; kept responses are bounded by the budget of all responses in this
+ * process, least recently used out first, and what stands against a second execution after everything else; facts (an outcome is unknown, a response is not kept) are never evicted, and of a response that stands against a
  * second execution the fact stays when its content goes; a settlement stays until everybody who joined its flight has asked
  * for it, at most `GRACE_MS`, and longer only while there is room for it.
  */
 
 import type { ClaimResult, Ended, FlightRef, KeyMaterial, Lease, Settlement, TakenKey } from '../core/claim.js';
-import type { SharedResponse } from '../core/sharing.js';
+import type { MemoryBudget } from '../core/memory-budget.js';
+import { sizeOf } from '../core/sharing.js';
 import { PartialSweep } from './partial-sweep.js';
 import type { SettleAs } from './store.js';
 
@@ -34,40 +35,42 @@ type PastAs<E> = {
   readonly expiresAt: number;
 };
 
-type Kept = PastAs<Ended & { readonly kind: 'response' }> & { readonly bytes: number };
+type Kept = PastAs<Ended & { readonly kind: 'response' }>;
 type Fact = PastAs<{ readonly kind: 'not-kept' } | { readonly kind: 'unknown' }>;
 export type Past = Kept | Fact;
 
 type Result = {
   readonly settlement: Settlement;
   readonly expiresAt: number;
-  readonly bytes: number;
   uncollected: number;
 };
 
 const GRACE_MS = 10_000;
-/** Objects, map entries and the like, for one response. */
+/** A settlement without a response. */
 const OVERHEAD_BYTES = 512;
 
 export class MemoryPast {
-  readonly #mostBytes: number;
-  /** Least recently used first. */
-  readonly #kept = new Map<string, Kept>();
-  #keptBytes = 0;
+  readonly #budget: MemoryBudget;
+  /** Kept responses that stand against a second execution, and those that only spare one; least recently used first. */
+  readonly #promised = new Map<string, Kept>();
+  readonly #spare = new Map<string, Kept>();
   readonly #facts = new Map<string, Fact>();
   /** Ended flights, by flight id, oldest first. */
   readonly #results = new Map<string, Result>();
-  #resultBytes = 0;
-  readonly #keptSweep = new PartialSweep(this.#kept, (key, now) => this.of(key, now));
+  /** Of those, the ones that only answer somebody who asks twice. */
+  readonly #collected = new Set<string>();
+  readonly #promisedSweep = new PartialSweep(this.#promised, (key, now) => this.of(key, now));
+  readonly #spareSweep = new PartialSweep(this.#spare, (key, now) => this.of(key, now));
   readonly #factsSweep = new PartialSweep(this.#facts, (key, now) => this.of(key, now));
 
-  constructor(mostBytes: number) {
-    this.#mostBytes = mostBytes;
+  constructor(budget: MemoryBudget) {
+    this.#budget = budget;
+    budget.onShort((missingBytes) => this.#giveUp(missingBytes));
   }
 
   /** What an ended flight has left behind under the key. Asked when the key has no flight. */
   of(key: string, now: number): Past | null {
-    const past = this.#kept.get(key) ?? this.#facts.get(key);
+    const past = this.#promised.get(key) ?? this.#spare.get(key) ?? this.#facts.get(key);
     if (past === undefined) return null;
     if (now < past.expiresAt) return past;
     this.drop(past);
@@ -76,7 +79,8 @@ export class MemoryPast {
 
   /** All keys under which there is something, or was until it expired. */
   *keys(): Iterable<string> {
-    yield* this.#kept.keys();
+    yield* this.#promised.keys();
+    yield* this.#spare.keys();
     yield* this.#facts.keys();
   }
 
@@ -86,9 +90,10 @@ export class MemoryPast {
     const { key, flight } = origin;
     const ttlMs = expiresAt - now;
     if (ended.kind === 'unknown') return { kind: 'unknown', key, material, flight, ttlMs };
-    if ('bytes' in past) {
-      this.#kept.delete(key);
-      this.#kept.set(key, past);
+    if (isKept(past)) {
+      const all = this.#roomOf(past);
+      all.delete(key);
+      all.set(key, past);
     }
     return { kind: 'stored', flight, ended, ageMs: now - endedAt, ttlMs };
   }
@@ -105,12 +110,11 @@ export class MemoryPast {
     const times = { endedAt, expiresAt: endedAt + keepMs };
     switch (settlement.kind) {
       case 'response': {
-        const bytes = sizeOf(settlement.response);
-        const kept: Kept = { origin, ended: settlement, settledAs, ...times, bytes };
-        if (bytes > this.#mostBytes) return this.#keepFact(kept);
-        this.#kept.set(origin.key, kept);
-        this.#keptBytes += bytes;
-        return this.#evict();
+        const { response } = settlement;
+        const kept: Kept = { origin, ended: settlement, settledAs, ...times };
+        if (!this.#budget.hold(response, sizeOf(response))) return this.#keepFact(kept);
+        this.#roomOf(kept).set(origin.key, kept);
+        return;
       }
       case 'not-kept':
       case 'unknown':
@@ -127,7 +131,7 @@ export class MemoryPast {
   drop(past: Past): void {
     const { key } = past.origin;
     this.#facts.delete(key);
-    if (this.#kept.delete(key) && 'bytes' in past) this.#keptBytes -= past.bytes;
+    if (isKept(past) && this.#roomOf(past).delete(key)) this.#budget.letGo(past.ended.response);
   }
 
   *taken(now: number): Iterable<TakenKey> {
@@ -142,23 +146,26 @@ export class MemoryPast {
 
   /** Remembers a settlement for those who joined and have not asked for it yet. */
   remember(flight: string, settlement: Settlement, uncollected: number, now: number): void {
-    const bytes = settlement.kind === 'response' ? sizeOf(settlement.response) : OVERHEAD_BYTES;
-    this.#results.set(flight, { settlement, expiresAt: now + GRACE_MS, bytes, uncollected });
-    this.#resultBytes += bytes;
-    this.#evict();
+    const { what, bytes } = heldOf(settlement);
+    this.#budget.holdAnyway(what, bytes);
+    this.#results.set(flight, { settlement, expiresAt: now + GRACE_MS, uncollected });
+    if (uncollected === 0) this.#collected.add(flight);
+    this.#budget.reclaim();
   }
 
   collect(ref: FlightRef): Settlement {
     const result = this.#results.get(ref.flight);
     if (result === undefined) return { kind: 'unknown', election: ref.election };
     result.uncollected = Math.max(0, result.uncollected - 1);
-    this.#evict();
+    if (result.uncollected === 0) this.#collected.add(ref.flight);
+    this.#budget.reclaim();
     return result.settlement;
   }
 
   /** Gives back what has expired, a part of it at a time: it costs nothing but its memory. */
   sweep(now: number): void {
-    this.#keptSweep.step(now);
+    this.#promisedSweep.step(now);
+    this.#spareSweep.step(now);
     this.#factsSweep.step(now);
     for (const [flight, result] of this.#results) {
       if (now < result.expiresAt) break;
@@ -167,33 +174,57 @@ export class MemoryPast {
   }
 
   clear(): void {
-    for (const map of [this.#kept, this.#facts, this.#results]) map.clear();
+    for (const all of [this.#promised, this.#spare]) for (const kept of all.values()) this.drop(kept);
+    for (const [flight, result] of this.#results) this.#forget(flight, result);
+    this.#facts.clear();
   }
 
   /** There is no room for a response. Where a repeat must not be executed the fact is kept that there was one. */
   #keepFact({ origin, settledAs, endedAt, expiresAt }: Kept): void {
-    if (origin.fingerprint === '' && origin.holdMs === 0) return;
+    if (!isPromised(origin)) return;
     this.#facts.set(origin.key, { origin, ended: { kind: 'not-kept' }, settledAs, endedAt, expiresAt });
   }
 
   #forget(flight: string, result: Result): void {
     this.#results.delete(flight);
-    this.#resultBytes -= result.bytes;
+    this.#collected.delete(flight);
+    this.#budget.letGo(heldOf(result.settlement).what);
   }
 
-  /** Results that everybody has collected go first: they only answer somebody who asks twice. */
-  #evict(): void {
-    if (this.#keptBytes + this.#resultBytes <= this.#mostBytes) return;
-    for (const [flight, result] of this.#results) {
-      if (this.#keptBytes + this.#resultBytes <= this.#mostBytes) return;
-      if (result.uncollected === 0) this.#forget(flight, result);
+  #roomOf({ origin }: Kept): Map<string, Kept> {
+    return isPromised(origin) ? this.#promised : this.#spare;
+  }
+
+  /** Results that everybody has collected go first, and promises last: of them it stays known that there was a response. */
+  #giveUp(missingBytes: number): void {
+    const until = this.#budget.usedBytes - missingBytes;
+    for (const flight of this.#collected) {
+      if (this.#budget.usedBytes <= until) return;
+      this.#forget(flight, this.#results.get(flight) as Result);
     }
-    for (const kept of this.#kept.values()) {
-      if (this.#keptBytes <= this.#mostBytes) return;
-      this.drop(kept);
-      this.#keepFact(kept);
+    for (const all of [this.#spare, this.#promised]) {
+      for (const kept of all.values()) {
+        if (this.#budget.usedBytes <= until) return;
+        this.drop(kept);
+        this.#keepFact(kept);
+      }
     }
   }
+}
+
+function isKept(past: Past): past is Kept {
+  return past.ended.kind === 'response';
+}
+
+/** Whether a repeat must not be executed, whatever becomes of the response. */
+function isPromised({ fingerprint, holdMs }: Origin): boolean {
+  return fingerprint !== '' || holdMs > 0;
+}
+
+/** What of a settlement takes room. */
+function heldOf(settlement: Settlement): { readonly what: object; readonly bytes: number } {
+  if (settlement.kind !== 'response') return { what: settlement, bytes: OVERHEAD_BYTES };
+  return { what: settlement.response, bytes: sizeOf(settlement.response) };
 }
 
 export function isOf(origin: Origin, lease: Lease): boolean {
@@ -213,12 +244,4 @@ export function endingAs(as: SettleAs, election: number): Settlement {
 
 export function keepMsOf(as: SettleAs): number {
   return as.kind === 'free' ? 0 : as.keepMs;
-}
-
-function sizeOf({ reason, content, fields, trailers, vary }: SharedResponse): number {
-  let bytes = OVERHEAD_BYTES + content.length + reason.length + vary.digest.length;
-  for (const list of [fields, trailers, vary.names]) {
-    for (const text of list) bytes += text.length;
-  }
-  return bytes;
 }

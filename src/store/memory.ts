@@ -7,6 +7,7 @@
 
 import { performance } from 'node:perf_hooks';
 import type { ClaimResult, FlightRef, Held, Lease, Purged, Settlement, TakenKey } from '../core/claim.js';
+import type { MemoryBudget } from '../core/memory-budget.js';
 import { variantStart } from '../core/sharing.js';
 import type { WaitOptions } from './leases.js';
 import { MemoryMarks } from './memory-marks.js';
@@ -24,8 +25,8 @@ import {
 } from './store.js';
 
 export type MemoryStoreOptions = {
-  /** Bound of all kept responses together. A response that is larger alone is not kept. */
-  readonly maxMemoryBytes: number;
+  /** For what is kept. A response for which there is no room is not. */
+  readonly budget: MemoryBudget;
   /** Milliseconds of a clock that never goes back. Default: the process's own. */
   readonly now?: () => number;
 };
@@ -65,7 +66,7 @@ export class MemoryStore implements Store {
   #closed = false;
 
   constructor(options: MemoryStoreOptions) {
-    this.#past = new MemoryPast(options.maxMemoryBytes);
+    this.#past = new MemoryPast(options.budget);
     this.#now = options.now ?? (() => performance.now());
     this.queue = new MemoryQueue(this.#now);
   }

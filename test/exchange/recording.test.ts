@@ -2,7 +2,7 @@
 
 import fc from 'fast-check';
 import t from 'tap';
-import { MemoryBudget } from '../../src/exchange/memory-budget.js';
+import { MemoryBudget } from '../../src/core/memory-budget.js';
 import { Recording, type RecordingReader } from '../../src/exchange/recording.js';
 import { eventually } from '../support/gate.js';
 

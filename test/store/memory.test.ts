@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
+import { MemoryBudget } from '../../src/core/memory-budget.js';
 import { MemoryStore } from '../../src/store/memory.js';
 import { claim, follow, lead, newKey, responseWith, type StoreFactory, settled, storeContract } from './contract.js';
 import { marksContract } from './marks-contract.js';
@@ -7,7 +8,7 @@ import { queueContract } from './queue-contract.js';
 
 /** One process is all that this store serves: its "processes" are one and the same. */
 const factory: StoreFactory = async (test, count) => {
-  const store = new MemoryStore({ maxMemoryBytes: 64 * 1024 * 1024 });
+  const store = new MemoryStore({ budget: new MemoryBudget(64 * 1024 * 1024) });
   await store.open();
   test.teardown(() => store.close());
   return Array.from({ length: count }, () => store);
@@ -19,7 +20,7 @@ queueContract('memory', factory);
 
 function withClock(maxMemoryBytes: number) {
   const clock = { ms: 1_000 };
-  return { clock, store: new MemoryStore({ maxMemoryBytes, now: () => clock.ms }) };
+  return { clock, store: new MemoryStore({ budget: new MemoryBudget(maxMemoryBytes), now: () => clock.ms }) };
 }
 
 async function keep(store: MemoryStore, key: string, bytes: number, keepMs = 10_000): Promise<void> {

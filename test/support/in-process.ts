@@ -2,12 +2,12 @@
 
 import { newFlightId } from '../../src/core/claim.js';
 import { compileRules } from '../../src/core/match.js';
+import { MemoryBudget } from '../../src/core/memory-budget.js';
 import type { Rule } from '../../src/core/rule.js';
 import type { Report } from '../../src/exchange/caller.js';
 import { Flights } from '../../src/exchange/flights.js';
 import { handle } from '../../src/exchange/handle.js';
 import { Leaders } from '../../src/exchange/leaders.js';
-import { MemoryBudget } from '../../src/exchange/memory-budget.js';
 import type { ExchangeObserver } from '../../src/exchange/observer.js';
 import { Turns } from '../../src/exchange/turns.js';
 import { Listener } from '../../src/server/listener.js';
@@ -64,7 +64,7 @@ export async function startInProcess(
     over: (report) => reports.push(report),
     failed: (error) => failures.push(error),
   };
-  const local = new MemoryStore({ maxMemoryBytes: 1_048_576 });
+  const local = new MemoryStore({ budget: new MemoryBudget(1_048_576) });
   const upstreamOf = () => upstream;
   const leaders = new Leaders({ upstreamOf, observer, budget: new MemoryBudget(64 * 1_048_576) });
   const flights = new Flights({
@@ -111,7 +111,7 @@ export async function startInProcess(
 
 /** A store whose operations the test may replace one by one; the rest is the memory store's. */
 export function storeWith(changes: (real: MemoryStore) => Partial<Store>): Store {
-  const real = new MemoryStore({ maxMemoryBytes: 16 * 1_048_576 });
+  const real = new MemoryStore({ budget: new MemoryBudget(16 * 1_048_576) });
   const plain: Store = {
     claim: (request) => real.claim(request),
     renew: (lease) => real.renew(lease),
