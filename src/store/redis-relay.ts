@@ -37,6 +37,8 @@ const KEEP_MS = 120_000;
 /** The most pieces that one fetch brings. */
 const FETCH_MOST = 500;
 const INDEX_BYTES = 4;
+/** The most flights of which it is known that they have pieces; those of the oldest expire. */
+const SENT_MOST = 100_000;
 
 export class RedisRelay implements Relay {
   readonly #options: RedisRelayOptions;
@@ -52,7 +54,7 @@ export class RedisRelay implements Relay {
     const { ask, frames, names } = this.#options;
     const { key, flight, fence } = lease;
     const bytes = frames.encodePiece(piece, lease);
-    this.#sent.add(flight);
+    this.#remember(flight);
     const answer = await ask(
       (client) =>
         client.oneflightRelayBuffer(
@@ -67,7 +69,9 @@ export class RedisRelay implements Relay {
         ),
       bytes.length,
     );
-    return heldOrLost(answer);
+    const held = heldOrLost(answer);
+    if (held === 'lost') this.ended(lease);
+    return held;
   }
 
   relayed(flight: FlightRef, onPiece: (piece: Piece) => void, { pollMs, signal }: WaitOptions): void {
@@ -88,10 +92,14 @@ export class RedisRelay implements Relay {
     void this.#fetch(reading);
   }
 
-  /** The pieces of a flight that is over are of no use any more. Best effort: they expire. */
+  /** The pieces of a flight that is over, or of a lease that was lost, are of no use any more. Best effort: they expire. */
   ended({ key, flight }: Lease): void {
-    if (!this.#sent.delete(flight)) return;
-    void this.#options.ask((client) => client.unlink(this.#options.names.pieces(key, flight)), 0);
+    const { ask, names } = this.#options;
+    if (!this.#sent.has(flight)) return;
+    void ask((client) => client.unlink(names.pieces(key, flight)), 0).then(({ kind }) => {
+      // Without an answer the end will be told again.
+      if (kind === 'answered') this.#sent.delete(flight);
+    });
   }
 
   /** Takes a push as relay.lua writes it; false: it is none of its own. */
@@ -117,6 +125,11 @@ export class RedisRelay implements Relay {
 
   close(): void {
     for (const readings of [...this.#readings.values()]) for (const reading of [...readings]) this.#end(reading);
+  }
+
+  #remember(flight: string): void {
+    this.#sent.add(flight);
+    if (this.#sent.size > SENT_MOST) this.#sent.delete(this.#sent.values().next().value as string);
   }
 
   /** Tells what is here without a gap. */

@@ -272,12 +272,15 @@ export class RedisStore implements Store {
     }
   }
 
-  async renew({ key, flight, fence, leaseMs }: Lease): Promise<Held> {
+  async renew(lease: Lease): Promise<Held> {
+    const { key, flight, fence, leaseMs } = lease;
     const answer = await this.#commands.ask(
       (client) => client.oneflightRenewBuffer(this.#names.record(key), flight, fence, Math.ceil(leaseMs)),
       this.#timeoutMs,
     );
-    return answered(answer) === 1 ? 'held' : 'lost';
+    if (answered(answer) === 1) return 'held';
+    this.#relay.ended(lease);
+    return 'lost';
   }
 
   async complete(lease: Lease, settlement: Settlement, keepMs: number): Promise<Held> {
