@@ -50,12 +50,14 @@ const FETCH_BYTES = 4 * 1_024 * 1_024;
 /** After so much it is said how far this process has come. */
 const SAID_EVERY_BYTES = 512 * 1_024;
 const INDEX_BYTES = 4;
+/** The most flights of which it is known that they have pieces; those of the oldest expire. */
+const SENT_MOST = 100_000;
 
 export class RedisRelay implements Relay {
   readonly #options: RedisRelayOptions;
   readonly #followed = new Map<string, Set<Following>>();
-  /** Flights of which this process has sent pieces. */
-  readonly #sent = new Set<string>();
+  /** Flights of which this process has sent pieces, and whether they go on beyond it. */
+  readonly #sent = new Map<string, 'within' | 'beyond'>();
 
   constructor(options: RedisRelayOptions) {
     this.#options = options;
@@ -65,7 +67,7 @@ export class RedisRelay implements Relay {
     const { ask, frames, names } = this.#options;
     const { key, flight, fence } = lease;
     const bytes = frames.encodePiece(piece, lease);
-    this.#sent.add(flight);
+    this.#remember(flight);
     const answer = await ask(
       (client) =>
         client.oneflightRelayBuffer(
@@ -80,7 +82,9 @@ export class RedisRelay implements Relay {
         ),
       bytes.length,
     );
-    return heldOrLost(answer);
+    const held = heldOrLost(answer);
+    if (held === 'lost') this.ended(lease);
+    return held;
   }
 
   async relayOn({ key, flight, material }: Lease, piece: Piece | null, dropBefore: number): Promise<number | null> {
@@ -101,7 +105,9 @@ export class RedisRelay implements Relay {
       bytes.length,
     );
     const wanted = answered(answer) as number;
-    return wanted < 0 ? null : wanted;
+    if (wanted >= 0) return wanted;
+    this.#sent.delete(flight);
+    return null;
   }
 
   relayed(flight: FlightRef, reader: PieceReader, { pollMs, signal }: WaitOptions): Reading {
@@ -132,11 +138,20 @@ export class RedisRelay implements Relay {
     return { resume };
   }
 
-  /** The pieces of a flight that is over are of no use any more, unless they go on. Best effort: they expire. */
-  ended({ key, flight }: Lease, goOn: boolean): void {
-    if (!this.#sent.delete(flight) || goOn) return;
+  /** The pieces go on beyond their flight: to be said before it is ended. They expire. */
+  goesOn({ flight }: Lease): void {
+    if (this.#sent.has(flight)) this.#sent.set(flight, 'beyond');
+  }
+
+  /** The pieces of a flight that is over, or of a lease that was lost, are of no use any more. Best effort: they expire. */
+  ended({ key, flight }: Lease): void {
     const { ask, names } = this.#options;
-    void ask((client) => client.unlink(names.pieces(key, flight), names.readers(key, flight)), 0);
+    if (this.#sent.get(flight) !== 'within') return;
+    const unlink = (client: ScriptedRedis) => client.unlink(names.pieces(key, flight), names.readers(key, flight));
+    void ask(unlink, 0).then(({ kind }) => {
+      // Without an answer the end will be told again.
+      if (kind === 'answered') this.#sent.delete(flight);
+    });
   }
 
   /** Takes a push as relay.lua writes it; false: it is none of its own. */
@@ -164,6 +179,11 @@ export class RedisRelay implements Relay {
 
   close(): void {
     for (const followed of [...this.#followed.values()]) for (const one of [...followed]) this.#end(one);
+  }
+
+  #remember(flight: string): void {
+    if (!this.#sent.has(flight)) this.#sent.set(flight, 'within');
+    if (this.#sent.size > SENT_MOST) this.#sent.delete(this.#sent.keys().next().value as string);
   }
 
   /** Tells what is here without a gap, as far as the reader takes it. */

@@ -273,16 +273,20 @@ export class RedisStore implements Store {
     }
   }
 
-  async renew({ key, flight, fence, leaseMs }: Lease): Promise<Held> {
+  async renew(lease: Lease): Promise<Held> {
+    const { key, flight, fence, leaseMs } = lease;
     const answer = await this.#commands.ask(
       (client) => client.oneflightRenewBuffer(this.#names.record(key), flight, fence, Math.ceil(leaseMs)),
       this.#timeoutMs,
     );
-    return answered(answer) === 1 ? 'held' : 'lost';
+    if (answered(answer) === 1) return 'held';
+    this.#relay.ended(lease);
+    return 'lost';
   }
 
   async complete(lease: Lease, settlement: Settlement, keepMs: number): Promise<Held> {
     const { key, flight, fence } = lease;
+    if (settlement.kind === 'unshareable') this.#relay.goesOn(lease);
     const frame = this.#frames.encode(settlement, lease);
     const run = (client: ScriptedRedis) =>
       client.oneflightCompleteBuffer(
@@ -301,7 +305,7 @@ export class RedisStore implements Store {
       );
     const small = frame.length <= INLINE_BYTES;
     const answer = await (small ? this.#commands.ask(run, this.#timeoutMs) : this.#askBulk(run, frame.length));
-    this.#relay.ended(lease, settlement.kind === 'unshareable');
+    this.#relay.ended(lease);
     return heldOrLost(answer);
   }
 
@@ -314,7 +318,7 @@ export class RedisStore implements Store {
     // Nobody will ask again. Only a flight that may have waiters is left to its lease: to end it is the caller's choice.
     if (answer.kind !== 'answered' && !options.unlessAwaited) this.#owe(key, flight);
     if (answer.kind === 'answered' && answer.value === 2) return 'awaited';
-    this.#relay.ended(lease, false);
+    this.#relay.ended(lease);
     return heldOrLost(answer);
   }
 

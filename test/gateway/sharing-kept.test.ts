@@ -14,6 +14,8 @@ t.setTimeout(120_000);
 const ROUTES = [
   ['errors', 'keepStatuses: [404, 5xx]'],
   ['plain', ''],
+  ['public', 'identity: public'],
+  ['stream', 'identity: public\n    stream: true'],
 ]
   .map(
     ([name, more]) => `
@@ -131,6 +133,38 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
       t.equal(other.text, 'ab');
       t.equal(other.header('x-request-id'), null);
       t.same(other.trailers, ['X-Sum', '7']);
+    }
+  });
+
+  await t.test('a cookie in the trailer is for its own client alone where callers are not told apart', async (t) => {
+    for (const name of ['public', 'stream', 'plain']) {
+      const path = `/${name}/cookie`;
+      const trailers = ['Set-Cookie', 'session=of-the-leader', 'X-Sum', '7', 'set-cookie', 'b=2'];
+      const [begin, rest] = [new Gate(), new Gate()];
+      upstream.on(path, async (call) => {
+        await begin.opened;
+        call.head(200, 'OK', ['Trailer', 'Set-Cookie, X-Sum', 'Transfer-Encoding', 'chunked']);
+        call.raw(chunkBytes(Buffer.from('a')));
+        await rest.opened;
+        call.raw(Buffer.concat([chunkBytes(Buffer.from('b')), lastChunkBytes(trailers)]));
+        call.finish();
+      });
+      const ask = (gateway: Gateway) => gateway.send({ method: 'POST', path });
+      const leader = ask(first);
+      await upstream.arrived(1, path);
+      const others = [ask(first), ask(first), ask(last), ask(last)];
+      await allCaughtUp(gateways);
+      begin.open();
+      await Promise.all([leader, ...others.slice(0, 2)].map(({ started }) => started));
+      rest.open();
+      t.same((await leader.answer).trailers, trailers, `${name}: the leader`);
+      const answers = await Promise.all(others.map(({ answer }) => answer));
+      for (const other of [...answers, await ask(first).answer, await ask(last).answer]) {
+        t.equal(other.text, 'ab');
+        const seen = name === 'plain' ? trailers : ['X-Sum', '7'];
+        t.same(other.trailers, seen, `${name}: ${other.cacheStatus}`);
+      }
+      t.equal(upstream.count(path), 1);
     }
   });
 }

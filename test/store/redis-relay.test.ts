@@ -1,13 +1,13 @@
 /** Pieces of a response under way: in order, without a gap, each once, whatever becomes of pushes. */
 
 import t, { type Test } from 'tap';
-import type { FlightRef } from '../../src/core/claim.js';
+import type { FlightRef, Lease } from '../../src/core/claim.js';
 import { RedisStore } from '../../src/store/redis.js';
 import type { Piece } from '../../src/store/relay.js';
 import { eventually } from '../support/gate.js';
 import { startRedis } from '../support/redis.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
-import { follow, lead, newKey } from './contract.js';
+import { anyResponse, follow, lead, newKey, responseWith } from './contract.js';
 
 const redis = await startRedis();
 t.teardown(() => redis.stop());
@@ -133,11 +133,118 @@ t.test('who stops reading is not waited for', async (t) => {
   await eventually('nobody', async () => (await a.relayOn(lease, null, 0)) === null);
 });
 
-t.test('more pieces than one fetch brings', async (t) => {
+/** How often pieces were asked for since the counting began. */
+async function fetches(): Promise<number> {
+  const stats = String(await redis.command('INFO', 'commandstats'));
+  return Number(/^cmdstat_hexists:calls=(\d+)/m.exec(stats)?.[1] ?? 0);
+}
+
+t.test('more pieces than one fetch brings, and none is read twice', async (t) => {
   const [a, b] = await Promise.all([open(t), open(t)]);
   const lease = await lead(a, { key: newKey() });
   await Promise.all(Array.from({ length: 1_200 }, (_, i) => a.relay(lease, piece(i))));
+  await redis.command('CONFIG', 'RESETSTAT');
   const told = reading(t, b, await follow(b, { key: lease.key }));
   await eventually('all of them', () => told.length === 1_200);
   t.same(told, upTo(1_200));
+  await redis.command('PING');
+  t.equal(await fetches(), 3, '500, 500 and 200');
+});
+
+t.test('behind a gap nothing is asked for again and again, however much is there', async (t) => {
+  const [a, b] = await Promise.all([open(t), open(t)]);
+  const lease = await lead(a, { key: newKey() });
+  await Promise.all(Array.from({ length: 600 }, (_, i) => a.relay(lease, piece(i + 1))));
+  await redis.command('CONFIG', 'RESETSTAT');
+  const told = reading(t, b, await follow(b, { key: lease.key }));
+  await eventually('it has asked', async () => (await fetches()) > 0);
+  // Each is a connection and two round trips: whoever asks without a pause does so many times meanwhile.
+  for (let i = 0; i < 50; i += 1) await redis.command('PING');
+  t.equal(await fetches(), 1);
+  t.same(told, []);
+  // What is in a stream cannot be preceded any more: the push alone closes the gap.
+  await a.relay(lease, piece(0));
+  await eventually('the first', () => told.length === 1);
+  await a.relay(lease, piece(601));
+  await eventually('the rest', () => told.length === 602);
+  t.same(told, upTo(602));
+  t.equal(await fetches(), 3);
+});
+
+const piecesOf = ({ key, flight }: Lease) => `oneflight:{${key}}:s:${flight}`;
+
+/** A flight of which a piece is there. */
+async function sending(store: RedisStore, leaseMs?: number): Promise<Lease> {
+  const lease = await lead(store, { key: newKey(), ...(leaseMs === undefined ? {} : { leaseMs }) });
+  await store.relay(lease, piece(0));
+  return lease;
+}
+
+/** Sooner than they expire. */
+async function areGone(lease: Lease): Promise<void> {
+  await eventually('the pieces are gone', async () => (await redis.command('EXISTS', piecesOf(lease))) === 0);
+}
+
+t.test('the pieces are gone when their flight has ended, however it did', async (t) => {
+  const store = await open(t);
+  const ends: readonly ((lease: Lease) => Promise<unknown>)[] = [
+    (lease) => store.complete(lease, { kind: 'response', response: anyResponse }, 0),
+    (lease) => store.complete(lease, responseWith(Buffer.alloc(100_000)), 60_000),
+    (lease) => store.complete(lease, { kind: 'unknown', election: 0 }, 60_000),
+    (lease) => store.release(lease, { unlessAwaited: false }),
+  ];
+  for (const end of ends) {
+    const lease = await sending(store);
+    t.equal(await redis.command('EXISTS', piecesOf(lease)), 1);
+    t.equal(await end(lease), 'held');
+    await areGone(lease);
+  }
+});
+
+t.test('nor are they left behind by a leader that has lost its lease, whatever it does next', async (t) => {
+  const [a, b] = await Promise.all([open(t), open(t)]);
+  const next: readonly ((lease: Lease) => Promise<unknown>)[] = [
+    (lease) => a.complete(lease, { kind: 'response', response: anyResponse }, 0),
+    (lease) => a.release(lease, { unlessAwaited: true }),
+    (lease) => a.renew(lease),
+    (lease) => a.relay(lease, piece(1)),
+  ];
+  for (const act of next) {
+    const lease = await sending(a);
+    t.equal(await b.settle(lease.key, { kind: 'free' }, lease.flight), 'settled');
+    t.equal(await act(lease), 'lost');
+    await areGone(lease);
+  }
+});
+
+t.test('a leader whose reply about the end is lost leaves no pieces either', async (t) => {
+  const proxy = await TcpProxy.start(t, redis.port);
+  const store = await open(t, `redis://127.0.0.1:${proxy.port}`);
+  const lease = await sending(store);
+  const content = Buffer.from('the end of this response');
+  const lost = proxy.loseReplyTo(content.toString());
+  const told = store.complete(lease, responseWith(content), 0);
+  await lost;
+  await told.catch(() => {});
+  await areGone(lease);
+});
+
+t.test('a leader who cannot tell the end before the store is back leaves no pieces either', async (t) => {
+  const proxy = await TcpProxy.start(t, redis.port);
+  const store = await open(t, `redis://127.0.0.1:${proxy.port}`);
+  const lease = await sending(store);
+  const end = () => store.complete(lease, { kind: 'response', response: anyResponse }, 0);
+  await proxy.refuse();
+  await t.rejects(end());
+  await proxy.listen();
+  await eventually('the end is told', () => end().then(Boolean, () => false));
+  await areGone(lease);
+});
+
+t.test('a piece that comes after the end is not kept', async (t) => {
+  const store = await open(t);
+  const lease = await sending(store);
+  await store.complete(lease, { kind: 'response', response: anyResponse }, 60_000);
+  t.equal(await store.relay(lease, piece(1)), 'lost');
+  await areGone(lease);
 });

@@ -36,7 +36,13 @@ export type InProcess = {
 /** Starts it; it ends with the test, and must have seen no internal error. */
 export async function startInProcess(
   t: { teardown(end: () => Promise<void>): void },
-  options: { readonly upstreamUrl: string; readonly rules: readonly Rule[]; readonly store: Store },
+  options: {
+    readonly upstreamUrl: string;
+    readonly rules: readonly Rule[];
+    readonly store: Store;
+    /** What all recordings may have together. Default: more than any test records. */
+    readonly budget?: MemoryBudget;
+  },
 ): Promise<InProcess> {
   const upstream = new Upstream({
     name: 'api',
@@ -66,7 +72,7 @@ export async function startInProcess(
   };
   const local = new MemoryStore({ budget: new MemoryBudget(1_048_576) });
   const upstreamOf = () => upstream;
-  const leaders = new Leaders({ upstreamOf, observer, budget: new MemoryBudget(64 * 1_048_576) });
+  const leaders = new Leaders({ upstreamOf, observer, budget: options.budget ?? new MemoryBudget(64 * 1_048_576) });
   const flights = new Flights({
     store: options.store,
     local,
