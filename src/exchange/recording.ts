@@ -79,6 +79,8 @@ export class Recording {
   #leader: RecordingReader | null = null;
   #leadersTrailers: readonly string[] = [];
   readonly #readers = new Map<RecordingReader, Reader>();
+  /** The one that reads for other processes; null: none has. */
+  #relay: RecordingReader | null = null;
   /** Whether all readers are being given what is there; `again`: with more come since. */
   #pumping: 'not' | 'once' | 'again' = 'not';
   #fullSinceMs: number | null = null;
@@ -111,9 +113,7 @@ export class Recording {
 
   /** Clients that read here. */
   readerCount(): number {
-    let count = 0;
-    for (const reader of this.#readers.values()) if (reader.as === 'client') count += 1;
-    return count;
+    return this.#readers.size - (this.#relay !== null && this.#readers.has(this.#relay) ? 1 : 0);
   }
 
   /** Bytes of content so far. */
@@ -148,6 +148,7 @@ export class Recording {
     if (caller.gone) return;
     const reader: Reader = { caller, as, next: 0, state: 'reading', heldUpMs: 0, progressAtMs: performance.now() };
     this.#readers.set(caller, reader);
+    if (as === 'relay') this.#relay = caller;
     this.#pump(reader);
   }
 
