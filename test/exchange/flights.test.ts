@@ -269,6 +269,44 @@ t.test('a request that was sent before the end of a flight is answered by it, ev
   t.equal(answers.filter((answer) => answer.cacheStatus === COLLAPSED).length, 20);
 });
 
+t.test('a foreign flight is followed once, however often the store is asked about it', async (t) => {
+  const upstream = await startUpstream(t);
+  const ref = { key: 'k', flight: 'theirs', leaseLeftMs: 0, ageMs: 0, election: 0, material: null };
+  const asked = { claims: 0, waits: 0, owed: 0, readings: 0 };
+  const over = new Gate();
+  const response = { status: 200, reason: 'OK', fields: [], trailers: [], vary: { names: [], digest: '' } };
+  const store = storeWith(() => ({
+    claim: async () => {
+      asked.claims += 1;
+      return { kind: 'follower', flight: ref, expects: 'shareable' };
+    },
+    settled: async (_flight, { signal }) => {
+      if (signal.aborted) asked.owed += 1;
+      else asked.waits += 1;
+      signal.throwIfAborted();
+      await over.opened;
+      return { kind: 'response', response: { ...response, content: Buffer.from('theirs') } };
+    },
+    relayed: () => {
+      asked.readings += 1;
+      return { resume: () => {} };
+    },
+  }));
+  const rules = [ruleOf('r', '/a', coalescePolicy({ stream: 'to-all-processes' }))];
+  const gateway = await startInProcess(t, { upstreamUrl: upstream.url, rules, store });
+  const answers: Promise<Answered>[] = [];
+  // What is known of the flight is out of date as soon as it is known.
+  for (let i = 1; i <= 5; i += 1) {
+    answers.push(request(gateway.url, { path: '/a' }));
+    await eventually('it is asked about', () => asked.claims === i);
+  }
+  await eventually('all wait', () => gateway.waiting() === 5 && asked.owed === 4);
+  t.same(asked, { claims: 5, waits: 1, owed: 4, readings: 1 });
+  over.open();
+  for (const answer of await Promise.all(answers)) t.equal(answer.text, 'theirs');
+  t.equal(upstream.count(), 0);
+});
+
 function ordinalOf(answer: Answered): number {
   return (answer.json() as { call: number }).call;
 }
