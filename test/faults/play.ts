@@ -275,10 +275,10 @@ function part(came: Answered) {
   return { status: came.status, content: own ? '' : came.text, tookMs: came.firstMs };
 }
 
-/** One of so many pieces, all but the last of one size. */
+/** One of so many pieces of about one size. None is empty, for behind the last byte there is nothing to cut off. */
 function pieceOf(content: string, at: number, pieces: number): string {
-  const size = Math.ceil(content.length / pieces);
-  return content.slice(at * size, (at + 1) * size);
+  const placeOf = (piece: number) => Math.floor((content.length * piece) / pieces);
+  return content.slice(placeOf(at), placeOf(at + 1));
 }
 
 function told(came: Answered) {
