@@ -14,7 +14,7 @@
 
 import type { RouteRule } from './routes.js';
 import type { Execution, View } from './seen.js';
-import { ruleOf, viewText, type World } from './world.js';
+import { outgrewAtMs, ruleOf, viewText, type World } from './world.js';
 
 /** How long after its last visible sign a flight may still have its key, and a log be late. */
 const SLACK_MS = 400;
@@ -31,15 +31,11 @@ export function answerFaults(world: World): string[] {
 function faultOf(world: World, rule: RouteRule, view: View): string | null {
   if (view.how === 'hung') return 'neither an answer nor an end';
   if (view.how === 'refused') return troubledFor(world, view) ? null : 'no connection';
-  if (view.how !== 'answered') return view.how === 'left' ? null : cutFault(world, view);
+  // What came of an answer that did not end is check-streams.ts' to judge.
+  if (view.how !== 'answered') return null;
   if (view.problem === null) return givenFault(world, rule, view);
   if (![...COMMON, ...rule.refusals].includes(view.problem)) return 'no answer of this policy';
   return (view.afterwards ? stuckFault(world, rule, view) : null) ?? reasonFault(world, rule, view);
-}
-
-/** Only an answer that began at the upstream and did not end, or a gateway's end, cuts a client off. */
-function cutFault(world: World, view: View): string | null {
-  return failed(world, view).length > 0 || troubledFor(world, view) ? null : 'cut off, though no call failed';
 }
 
 /** An answer that came from the upstream, the gateway says. */
@@ -100,6 +96,8 @@ function reasonFault(world: World, rule: RouteRule, view: View): string | null {
       return own !== undefined || failed(world, view).length > 0 ? null : 'no outcome is unknown';
     case 'leader-failed':
       return failed(world, view).length > 0 ? null : 'no leader has failed';
+    case 'not-shareable':
+      return hasOutgrown(world, rule, view) ? null : 'nothing was too long to be shared';
     case 'store-unavailable':
       return 'the store was there';
     case 'upstream-unreachable':
@@ -120,6 +118,11 @@ function isHeld(world: World, rule: RouteRule, view: View): boolean {
     world.executionsOf(view.path).some(meets) ||
     world.viewsOf(view.path).some((other) => other !== view && other.problem !== 'in-flight' && meets(other))
   );
+}
+
+/** Until then an answer of its key was too long: one of which it waited, or one that has left a mark. */
+function hasOutgrown(world: World, rule: RouteRule, view: View): boolean {
+  return world.executionsOf(view.path).some((call) => outgrewAtMs(rule, call) <= view.endMs);
 }
 
 function othersBefore(world: World, view: View): View[] {

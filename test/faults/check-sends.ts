@@ -11,6 +11,7 @@
  * - any rule: no more than `concurrency` at a time. A lease that passed is the limit: A may still run when its gateway
  *   was killed or frozen, or could not renew; trouble of B's gateway alone is no excuse. A call that the gateway itself
  *   ended may be seen to end a moment after the next one has begun.
+ * - a response longer than `maxShared` is for nobody else: from the moment when that is known B may begin beside A.
  * - an outcome that is held (without `once`): as above, only that an answer holds nothing.
  * - an answer that is kept: B begins only after that, unless either gateway or the store was in trouble.
  * - fences grow with every call of a key; of calls whose gateways were in trouble they may be overtaken, never equal.
@@ -20,7 +21,7 @@
 
 import type { RouteRule } from './routes.js';
 import type { Execution } from './seen.js';
-import { callText, ruleOf, type World } from './world.js';
+import { callText, outgrewAtMs, ruleOf, type World } from './world.js';
 
 /** Clocks of the store and of the log, and whole milliseconds. */
 const TICK_MS = 25;
@@ -62,6 +63,7 @@ export function sendFaults(world: World): string[] {
 function overlaps(world: World, rule: RouteRule, call: Execution, later: Execution): boolean {
   if (later.startMs >= call.endMs) return false;
   if (call.how === 'abandoned' && later.startMs >= call.endMs - CLOSE_MS) return false;
+  if (outgrewAtMs(rule, call) <= later.startMs) return false;
   return !world.forgot(call.startMs - LAG_MS, later.startMs) && !leaseMayPass(world, rule, call, later);
 }
 

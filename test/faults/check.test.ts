@@ -24,6 +24,9 @@ function call(route: string, request: string, changes: Partial<Execution> = {}):
     how: 'answered',
     status: 200,
     answer: `200 ${request}`,
+    content: request,
+    announcedBytes: request.length,
+    grew: [{ atMs: changes.endMs ?? 50, bytes: request.length }],
     ...changes,
   };
 }
@@ -41,6 +44,8 @@ function view(route: string, request: string, changes: Partial<View> = {}): View
     how: 'answered',
     status: 200,
     answer: `200 ${request}`,
+    content: request,
+    firstMs: changes.endMs ?? 60,
     problem: null,
     cacheStatus: LED,
     replayed: false,
@@ -130,7 +135,7 @@ finds('a held outcome of a lock', two('lock-held', unanswered('hung-up'), later(
 finds('a kept answer of coalesce', two('kept', {}, later(300)), /answer was kept/);
 passes('an error that coalesce keeps for nobody', two('kept', { status: 500 }, later(60)));
 
-for (const route of ['lock', 'fresh', 'freed']) {
+for (const route of ['lock', 'fresh', 'freed', 'streams', 'outgrown']) {
   finds(`two calls at a time of ${route}`, two(route, { endMs: 100 }, later(40)), /was running/);
 }
 passes('two at a time when the first one lost its lease', {
@@ -229,7 +234,7 @@ finds(
   /had lost the key/,
 );
 finds('a request that hangs', { views: [view('lock', 'a', { how: 'hung' })] }, /neither an answer nor an end/);
-finds('a cut connection for nothing', { views: [view('lock', 'a', { how: 'cut' })] }, /no call failed/);
+finds('a cut connection for nothing', { views: [view('lock', 'a', { how: 'cut', content: '' })] }, /no call failed/);
 finds('no connection for nothing', { views: [view('lock', 'a', { how: 'refused' })] }, /no connection/);
 passes('no connection to a gateway that is killed', {
   views: [view('lock', 'a', { how: 'refused' })],
@@ -277,7 +282,7 @@ finds(
   {
     views: [
       problem('once', 'a', 'outcome-unknown', { afterwards: true, ...later(4_000) }),
-      view('once', 'b', { how: 'left' }),
+      view('once', 'b', { how: 'left', content: '' }),
     ],
     troubles: [{ ...trouble(0, 5, 200), what: 'drop-reply' }],
   },
@@ -286,10 +291,217 @@ finds(
 passes('an outcome that is held of a gateway that was stopped', {
   views: [
     problem('once', 'a', 'outcome-unknown', { afterwards: true, ...later(4_000) }),
-    view('once', 'b', { how: 'left' }),
+    view('once', 'b', { how: 'left', content: '' }),
   ],
   troubles: [trouble(0, 5, 200)],
 });
+
+type Shown = Pick<Seen, 'executions' | 'views'>;
+
+/** A call whose answer came in pieces, and what its clients have of it: `has`, by request. The first one's is the call. */
+function dripped(route: string, call_: Partial<Execution>, has: Record<string, Partial<View>>): Shown {
+  const grew = [100, 800, 1_500].map((atMs, at) => ({ atMs, bytes: 2 * at + 2 }));
+  const one = { ...later(20, 1_500), content: 'abcdef', announcedBytes: null, grew, answer: '200 abcdef', ...call_ };
+  const views = Object.entries(has).map(([request, changes]) =>
+    view(route, request, {
+      ...later(request === 'a' ? 5 : 40, 1_510),
+      gateway: request === 'a' ? 0 : 1,
+      cacheStatus: request === 'a' ? LED : COLLAPSED,
+      content: 'abcdef',
+      answer: '200 abcdef',
+      firstMs: 110,
+      ...changes,
+    }),
+  );
+  return { executions: [call(route, 'a', one)], views };
+}
+/** What a client has whose answer did not end. */
+const only = (content: string, how: View['how'] = 'cut'): Partial<View> => ({ how, content, status: 200, answer: '' });
+const WHOLE = {};
+const CUT: Partial<Execution> = { ...unanswered('cut'), content: 'abcd' };
+const failedBefore = call('streams', 'z', { ...unanswered('reset'), ...later(1, 15), content: 'uv' });
+
+passes(
+  'pieces that reach followers in every gateway',
+  dripped('streams', {}, { a: WHOLE, b: WHOLE, c: { gateway: 0 } }),
+);
+passes('a cut answer whose clients are cut, or told', {
+  ...dripped('streams', CUT, { a: only('abcd'), b: only('ab'), c: only('') }),
+});
+passes('who leaves in the middle', dripped('streams', {}, { a: only('abc', 'left'), b: only('ab', 'left') }));
+for (const [what, content] of [
+  ['a piece that is missing', 'abef'],
+  ['a piece that comes twice', 'ababcd'],
+  ['more than was written', 'abcdefg'],
+] as const) {
+  finds(what, dripped('streams', CUT, { a: only('abcd'), b: only(content) }), /bytes that no call of its began with/);
+  finds(`${what}, for one that leaves`, dripped('streams', CUT, { b: only(content, 'left') }), /no call of its began/);
+  finds(
+    `${what}, whatever was broken`,
+    { ...dripped('streams', CUT, { a: only('abcd'), b: only(content) }), troubles: [trouble('all', 0, 3_000)] },
+    /no call of its began with/,
+  );
+  const { views, executions } = dripped('streams', {}, { a: WHOLE, b: { answer: `200 ${content}`, content } });
+  finds(`${what}, in an answer that ends`, { executions, views }, /no call of its key gave/);
+}
+finds(
+  'a beginning of one call and an end of another',
+  {
+    executions: [
+      ...dripped('streams', CUT, {}).executions,
+      call('streams', 'z', { ...unanswered('cut'), ...later(1_600), content: 'uvwx' }),
+    ],
+    views: dripped('streams', {}, { a: only('abcd'), b: { ...only('abwx'), endMs: 1_650 } }).views,
+  },
+  /no call of its began with/,
+);
+finds(
+  'a leader with the beginning of another call',
+  {
+    executions: [...dripped('streams', CUT, {}).executions, { ...failedBefore, ...later(1_600), fence: 1_000 }],
+    views: dripped('streams', {}, { a: only('uv') }).views,
+  },
+  /no call of its began with/,
+);
+finds(
+  'a clean end for a follower of a cut call',
+  dripped('streams', CUT, { a: only('abcd'), b: { content: 'abcd', answer: '200 abcd' } }),
+  /no call of its key gave/,
+);
+finds(
+  'a clean end for the leader of a cut call',
+  dripped('streams', CUT, { a: { content: 'abcd', answer: '200 abcd' } }),
+  /not the answer of its call, cut/,
+);
+finds('a reader that is cut for nothing', dripped('streams', {}, { a: WHOLE, b: only('ab') }), /no call failed/);
+passes('a reader that is cut in trouble', {
+  ...dripped('streams', {}, { a: WHOLE, b: only('ab') }),
+  troubles: [trouble(0, 1_000, 1_300)],
+});
+finds(
+  'a reader that is cut when another call has failed',
+  {
+    executions: [failedBefore, ...dripped('streams', {}, {}).executions],
+    views: dripped('streams', {}, { a: WHOLE, b: only('ab') }).views,
+  },
+  /no call failed/,
+);
+finds(
+  'pieces that wait for the end',
+  dripped('streams', {}, { a: WHOLE, b: { firstMs: 1_505 } }),
+  /before its call was/,
+);
+finds(
+  'pieces that wait for the end, for the leader',
+  dripped('streams', {}, { a: { firstMs: 1_505 } }),
+  /before its call/,
+);
+passes('pieces that wait where streams are not promised', dripped('fresh', {}, { a: WHOLE, b: { firstMs: 1_505 } }));
+passes('pieces that wait in trouble', {
+  ...dripped('streams', {}, { a: WHOLE, b: { firstMs: 1_505 } }),
+  troubles: [trouble(1, 60, 400)],
+});
+passes('pieces for one that came late', dripped('streams', {}, { a: WHOLE, b: { startMs: 1_000, firstMs: 1_505 } }));
+
+const LONG = 49_152;
+const long: Partial<Execution> = {
+  grew: [
+    { atMs: 100, bytes: 2 },
+    { atMs: 800, bytes: LONG + 1 },
+  ],
+};
+passes('who reads elsewhere is cut when it outgrows', dripped('outgrown', long, { a: WHOLE, b: only('ab') }));
+finds(
+  'who reads elsewhere is cut before it outgrows',
+  dripped('outgrown', long, { a: WHOLE, b: { ...only('ab'), endMs: 700 } }),
+  /no call failed/,
+);
+finds(
+  'who reads beside the leader is cut when it outgrows',
+  dripped('outgrown', long, { a: WHOLE, b: { ...only('ab'), gateway: 0 } }),
+  /no call failed/,
+);
+for (const [when, beganMs, known] of [
+  ['when it has outgrown', 900, {}],
+  ['when it was announced as too long', 100, { announcedBytes: LONG + 1 }],
+] as const) {
+  passes(`a call beside a response ${when}`, {
+    executions: [
+      ...dripped('outgrown', { ...long, ...known }, {}).executions,
+      call('outgrown', 'b', later(beganMs, beganMs + 100)),
+    ],
+    views: [
+      ...dripped('outgrown', {}, { a: WHOLE }).views,
+      view('outgrown', 'b', { gateway: 1, ...later(beganMs - 5, beganMs + 110) }),
+      problem('outgrown', 'c', 'not-shareable', later(beganMs)),
+    ],
+  });
+}
+finds(
+  'a call beside a response that may still be shared',
+  {
+    executions: [...dripped('outgrown', long, {}).executions, call('outgrown', 'b', later(700))],
+    views: [...dripped('outgrown', {}, { a: WHOLE }).views, view('outgrown', 'b', later(695))],
+  },
+  /was running/,
+);
+finds(
+  'a response that is not shared though it is short',
+  { executions: [call('outgrown', 'a')], views: [view('outgrown', 'a'), problem('outgrown', 'b', 'not-shareable')] },
+  /too long to be shared/,
+);
+
+/** Requests of a queue, by the time when each is sent and when its call began (null: it had none), 100 ms long. */
+function queued(route: string, ...asked: (readonly [sentMs: number, beganMs: number | null])[]): Shown {
+  const first = call(route, 'holder', later(10, 490));
+  const turned = asked.flatMap(([, beganMs], at) =>
+    beganMs === null ? [] : [{ beganMs, request: `q${at}`, endMs: beganMs + 100 }],
+  );
+  turned.sort((one, other) => one.beganMs - other.beganMs);
+  return {
+    executions: [
+      first,
+      ...turned.map(({ request, beganMs, endMs }) => call(route, request, { startMs: beganMs, endMs })),
+    ],
+    views: [
+      view(route, 'holder', { ...later(5, 495), gateway: 2 }),
+      ...asked.map(([startMs, beganMs], at) =>
+        beganMs === null
+          ? problem(route, `q${at}`, 'wait-timeout', { startMs, endMs: startMs + 3_000, gateway: at })
+          : view(route, `q${at}`, { startMs, endMs: beganMs + 105, gateway: at }),
+      ),
+    ],
+  };
+}
+passes('turns in the order of asking', queued('turns', [20, 500], [450, 610]));
+passes('turns of those who asked at about the same time', queued('turns', [20, 610], [300, 500]));
+finds('a turn before who asked first', queued('turns', [20, 610], [450, 500]), /passed over by call q1/);
+finds(
+  'a turn before who asked first, whatever befell the other',
+  { ...queued('turns', [20, 610], [450, 500]), troubles: [trouble(1, 460, 470)] },
+  /passed over/,
+);
+passes('a turn before who may have lost its place', {
+  ...queued('turns', [20, 610], [450, 500]),
+  troubles: [trouble(0, 460, 470)],
+});
+passes('a turn before who may have lost its place with the store', {
+  ...queued('turns', [20, 610], [450, 500]),
+  flushesMs: [460],
+});
+passes('who was not waited for in vain', queued('turns', [20, null], [450, 3_100]));
+finds('who was passed over until its time was over', queued('turns', [20, null], [450, 2_000]), /passed over/);
+const gone = (endMs: number): Partial<Seen> => {
+  const { executions, views } = queued('turns', [20, null], [450, 800]);
+  const left = (one: View) =>
+    one.request === 'q0' ? view('turns', 'q0', { ...only('', 'left'), ...later(20, endMs) }) : one;
+  return { executions, views: views.map(left) };
+};
+passes('a turn after who left', gone(700));
+finds('a turn before who had not left yet', gone(1_100), /passed over/);
+passes('two turns given at about the same time', queued('two', [20, 600], [450, 520]));
+finds('of several turns one that is clearly early', queued('two', [20, 800], [450, 520]), /passed over/);
+passes('order where no order is promised', queued('lock', [20, 610], [450, 500]));
 
 const leftover = (changes: Partial<Leftover>): Partial<Seen> => ({
   leftovers: [{ name: 's1:{x}', route: 'once', state: 'd', ttlMs: 30_000, ...changes }],

@@ -1,12 +1,14 @@
 /**
  * Judges what was seen of one schedule. Pure; an empty list: nothing is wrong.
  *
- * The rules of sends and of answers have files of their own; here is what must be true at the end: the store holds
+ * The rules of sends, of their order, of answers and of their pieces have files of their own; here is what must be true at the end: the store holds
  * nothing longer than a rule says, no flight goes on, and no gateway has ended or failed by itself.
  */
 
 import { answerFaults } from './check-answers.js';
+import { orderFaults } from './check-order.js';
 import { sendFaults } from './check-sends.js';
+import { streamFaults } from './check-streams.js';
 import type { Leftover, Seen } from './seen.js';
 import { ruleOf, World } from './world.js';
 
@@ -15,7 +17,14 @@ const LONGEST_MS = 120_000;
 
 export function check(seen: Seen): string[] {
   const world = new World(seen);
-  return [...sendFaults(world), ...answerFaults(world), ...seen.leftovers.flatMap(leftoverFault), ...seen.oddities];
+  return [
+    ...sendFaults(world),
+    ...orderFaults(world),
+    ...answerFaults(world),
+    ...streamFaults(world),
+    ...seen.leftovers.flatMap(leftoverFault),
+    ...seen.oddities,
+  ];
 }
 
 function leftoverFault({ name, route, state, ttlMs }: Leftover): string[] {

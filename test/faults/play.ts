@@ -12,7 +12,7 @@ import { delay, eventually, within } from '../support/gate.js';
 import type { Scope } from '../support/gateway.js';
 import type { RedisServer } from '../support/redis.js';
 import { type Answer, answers, type Call } from '../support/upstream.js';
-import { chunkBytes } from '../support/wire.js';
+import { chunkBytes, lastChunkBytes } from '../support/wire.js';
 import { LEASE_MS, ROUTES } from './routes.js';
 import type { RequestPlan, Schedule, Step } from './schedule.js';
 import { answerText, type Execution, type Seen, type View } from './seen.js';
@@ -25,13 +25,15 @@ import { Stage } from './stage.js';
 const HUNG_MS = 25_000;
 /** Paths of each route that are asked for when everything is over. */
 const AFTERWARDS = 2;
-const PIECES = 3;
 
 /** How a call ended, noted when it is made to end; a call without it was ended by the gateway. */
 type Ended = { how: Execution['how']; status: number; answer: string };
+type Written = { -readonly [Field in 'content' | 'announcedBytes' | 'grew']: Execution[Field] };
+type Drip = Step & { readonly kind: 'drips' };
 
 class Playing {
   readonly #ended = new Map<Call, Ended>();
+  readonly #written = new Map<Call, Written>();
   readonly #views: Promise<View>[] = [];
   #over = false;
 
@@ -104,13 +106,12 @@ class Playing {
     switch (step.kind) {
       case 'answers': {
         const answer = this.#answerTo(call, step.status, step.bytes);
+        this.#write(call, answer.content, answer.content.length);
         this.#end(call, 'answered', answer);
         return answers(answer)(call);
       }
-      case 'drips': {
-        const answer = this.#answerTo(call, step.status, step.bytes);
-        return this.#drip(call, answer, step.afterMs);
-      }
+      case 'drips':
+        return this.#drip(call, this.#answerTo(call, step.status, step.bytes), step);
       case 'hangs-up':
         this.#end(call, 'hung-up');
         return call.hangUp();
@@ -121,24 +122,47 @@ class Playing {
       case 'cuts-chunked': {
         const length = step.kind === 'cuts-length';
         call.head(200, 'OK', length ? ['Content-Length', '1000'] : ['Transfer-Encoding', 'chunked']);
-        call.raw(length ? 'cut off' : chunkBytes(Buffer.from('cut off')));
+        const begun = `${call.path} ${call.ordinal} cut off`;
+        this.#write(call, begun, length ? 1_000 : null);
+        call.raw(length ? begun : chunkBytes(Buffer.from(begun)));
         this.#end(call, 'cut');
         return call.hangUp();
       }
     }
   }
 
-  async #drip(call: Call, answer: Answer & { content: string; status: number }, pauseMs: number): Promise<void> {
-    const content = Buffer.from(answer.content);
-    const size = Math.ceil(content.length / PIECES);
-    call.head(answer.status, 'OK', ['Content-Length', String(content.length)]);
-    for (let from = 0; from < content.length; from += size) {
-      await delay(pauseMs);
+  async #drip(call: Call, answer: Answer & { content: string; status: number }, step: Drip): Promise<void> {
+    const { content } = answer;
+    const chunked = step.framing === 'chunked';
+    call.head(
+      answer.status,
+      'OK',
+      chunked ? ['Transfer-Encoding', 'chunked'] : ['Content-Length', `${content.length}`],
+    );
+    this.#write(call, '', chunked ? null : content.length);
+    for (let at = 0; at < step.pieces; at += 1) {
+      await delay(step.afterMs);
       if (call.endedAtMs !== null) return;
-      call.raw(content.subarray(from, from + size));
+      if (at === step.cutAt) {
+        this.#end(call, 'cut');
+        return call.hangUp();
+      }
+      const piece = pieceOf(content, at, step.pieces);
+      this.#write(call, piece, chunked ? null : content.length);
+      call.raw(chunked ? chunkBytes(Buffer.from(piece)) : piece);
     }
+    if (chunked) call.raw(lastChunkBytes());
     this.#end(call, 'answered', answer);
     call.finish();
+  }
+
+  /** Notes what is about to be written. */
+  #write(call: Call, more: string, announcedBytes: number | null): void {
+    const before = this.#written.get(call)?.content ?? '';
+    const grew = this.#written.get(call)?.grew ?? [];
+    const content = before + more;
+    const now = more === '' ? [] : [{ atMs: performance.now(), bytes: content.length }];
+    this.#written.set(call, { content, announcedBytes, grew: [...grew, ...now] });
   }
 
   #end(call: Call, how: Execution['how'], answer?: { status: number; content: string }): void {
@@ -157,9 +181,12 @@ class Playing {
     }
   }
 
-  /** No two calls are answered alike. */
+  /** No two calls are answered alike, nor two parts of an answer. */
   #answerTo(call: Call, status: number, bytes: number): { status: number; content: string } {
-    return { status, content: `${call.path} ${call.ordinal} ${String(call.content)} `.padEnd(bytes, 'x') };
+    const said = `${call.path} ${call.ordinal} ${String(call.content)}`;
+    let content = said;
+    for (let line = 1; content.length < bytes; line += 1) content += ` ${line}\n${said}`;
+    return { status, content: content.slice(0, Math.max(bytes, said.length)) };
   }
 
   #executionOf(call: Call): Execution {
@@ -172,6 +199,7 @@ class Playing {
       fence: Number(call.header('x-fence') ?? 0),
       startMs: startedAtMs,
       endMs: endedAtMs ?? performance.now(),
+      ...(this.#written.get(call) ?? { content: '', announcedBytes: null, grew: [] }),
       ...(this.#ended.get(call) ?? { how: 'abandoned', status: 0, answer: '' }),
     };
   }
@@ -181,8 +209,9 @@ class Playing {
     const headers = ['X-Request', request, 'Idempotency-Key', path, 'Content-Type', 'text/plain'];
     const startMs = performance.now();
     const sent = send(this.stage.gateway(gateway).url, { method: 'POST', path, headers, body });
-    const seen = await this.#await(sent, plan.leavesAfterMs);
-    return { route, path, body, request, gateway, afterwards, startMs, endMs: performance.now(), ...seen };
+    const { tookMs, ...seen } = await this.#await(sent, plan.leavesAfterMs);
+    const firstMs = tookMs === null ? null : startMs + tookMs;
+    return { route, path, body, request, gateway, afterwards, startMs, endMs: performance.now(), firstMs, ...seen };
   }
 
   async #await(sent: Sent, leavesAfterMs: number | null) {
@@ -195,10 +224,18 @@ class Playing {
         sent.leave();
       });
     }
-    const nothing = { status: 0, answer: '', problem: null, cacheStatus: '', replayed: false };
+    const nothing = {
+      status: 0,
+      answer: '',
+      content: '',
+      tookMs: null,
+      problem: null,
+      cacheStatus: '',
+      replayed: false,
+    };
     try {
       const came = await answer;
-      if (came.cut) return { ...nothing, how: left ? 'left' : 'cut' } as const;
+      if (came.cut) return { ...nothing, ...part(came), how: left ? 'left' : 'cut' } as const;
       return { ...told(came), how: 'answered' } as const;
     } catch (error) {
       if (left) return { ...nothing, how: 'left' } as const;
@@ -218,17 +255,35 @@ class Playing {
     });
     return {
       ...seen,
-      executions: seen.executions.map(from),
-      views: seen.views.map(from),
+      executions: seen.executions.map((call) => ({
+        ...from(call),
+        grew: call.grew.map(({ atMs, bytes }) => ({ atMs: atMs - beganMs, bytes })),
+      })),
+      views: seen.views.map((view) => ({
+        ...from(view),
+        firstMs: view.firstMs === null ? null : view.firstMs - beganMs,
+      })),
       troubles: seen.troubles.map((one) => ({ ...one, fromMs: one.fromMs - beganMs, toMs: one.toMs - beganMs })),
       flushesMs: seen.flushesMs.map((atMs) => atMs - beganMs),
     };
   }
 }
 
+/** What came of an answer of the upstream's. */
+function part(came: Answered) {
+  const own = came.header('content-type')?.startsWith('application/problem+json') ?? false;
+  return { status: came.status, content: own ? '' : came.text, tookMs: came.firstMs };
+}
+
+/** One of so many pieces of about one size. None is empty, for behind the last byte there is nothing to cut off. */
+function pieceOf(content: string, at: number, pieces: number): string {
+  const placeOf = (piece: number) => Math.floor((content.length * piece) / pieces);
+  return content.slice(placeOf(at), placeOf(at + 1));
+}
+
 function told(came: Answered) {
   return {
-    status: came.status,
+    ...part(came),
     answer: answerText(came.status, came.body),
     problem: problemOf(came),
     cacheStatus: came.cacheStatus ?? '',

@@ -21,6 +21,10 @@ export type RouteRule = {
   readonly fingerprinted: boolean;
   /** Without the store a process goes on by itself. */
   readonly local: boolean;
+  /** Followers of every gateway read the answer as it comes. */
+  readonly streams: boolean;
+  /** A longer answer is for those who read it already in its leader's gateway, and its key is free at that moment. */
+  readonly maxSharedBytes: number;
   readonly leaseMs: number;
   /** Longest wait for somebody else's flight; 0: nobody waits. */
   readonly waitMs: number;
@@ -43,6 +47,8 @@ const BASE = {
   once: false,
   fingerprinted: false,
   local: false,
+  streams: false,
+  maxSharedBytes: 8 * 1_048_576,
   leaseMs: LEASE_MS,
   waitMs: 0,
   keepMs: 0,
@@ -90,6 +96,21 @@ export const ROUTES: readonly RouteRule[] = [
   { ...COALESCE, name: 'kept', keepMs: 400, yaml: `${WAITS}, keep: 400ms` },
   { ...COALESCE, name: 'elects', yaml: `${WAITS}, keep: 0s, onLeaderFailure: elect` },
   { ...COALESCE, name: 'strict', local: false, yaml: `${WAITS}, keep: 0s, onStoreDown: reject` },
+  {
+    ...COALESCE,
+    name: 'streams',
+    local: false,
+    streams: true,
+    yaml: `${WAITS}, keep: 0s, stream: true, onStoreDown: reject`,
+  },
+  {
+    ...COALESCE,
+    name: 'outgrown',
+    streams: true,
+    maxSharedBytes: 49_152,
+    refusals: [...COALESCE.refusals, 'not-shareable'],
+    yaml: `${WAITS}, keep: 0s, stream: true, maxShared: 48KiB`,
+  },
   { ...REPLAY, name: 'once', yaml: 'keep: 60s, unknownFor: 60s' },
   { ...REPLAY, name: 'waits', waitMs: 2_000, yaml: 'keep: 60s, unknownFor: 60s, wait: { max: 2s, poll: 300ms }' },
   { ...REPLAY, name: 'freed', unknownForMs: 0, yaml: 'keep: 60s, onUnknown: release' },

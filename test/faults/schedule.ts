@@ -12,9 +12,20 @@ import { LEASE_MS, ROUTES } from './routes.js';
 /** How the upstream treats one call. `afterMs`: it works for so long before. */
 export type Step =
   | { readonly kind: 'answers'; readonly afterMs: number; readonly status: number; readonly bytes: number }
-  /** The content comes in pieces, `afterMs` apart. */
-  | { readonly kind: 'drips'; readonly afterMs: number; readonly status: number; readonly bytes: number }
+  | Drip
   | { readonly kind: 'hangs-up' | 'resets' | 'cuts-length' | 'cuts-chunked' | 'stalls'; readonly afterMs: number };
+
+/** The content comes in pieces, `afterMs` apart. */
+type Drip = {
+  readonly kind: 'drips';
+  readonly afterMs: number;
+  readonly status: number;
+  readonly bytes: number;
+  readonly pieces: number;
+  readonly framing: 'length' | 'chunked';
+  /** The connection ends in the place of this piece; null: the answer is whole. */
+  readonly cutAt: number | null;
+};
 
 export type RequestPlan = {
   readonly atMs: number;
@@ -56,8 +67,13 @@ export type Schedule = {
 };
 
 const LENGTH_MS = 2_500;
-const GROUPS = 110;
+const GROUPS = 120;
 const STEPS = 5;
+/** How far apart those of a group ask, milliseconds: where it matters who waits already, or what has come, over longer. */
+const APART_MS = 300;
+const FAR_APART_MS = 1_200;
+/** Within a schedule most answers that come in pieces take longer than this. */
+const LONGEST_PAUSE_MS = 250;
 /** Keys of a route with `once` are used up by their first answer: new ones come up at this pace. */
 const EPOCH_MS = 300;
 
@@ -71,7 +87,10 @@ export function scheduleOf(seed: number): Schedule {
   const processes = random.whole(2, 3);
   const requests = Array.from({ length: GROUPS }, () => groupOf(random, processes)).flat();
   const steps: Record<string, Step[]> = {};
-  for (const { path } of requests) steps[path] ??= Array.from({ length: STEPS }, () => stepOf(random));
+  for (const { path, route } of requests) {
+    const { streams } = ROUTES.find(({ name }) => name === route)!;
+    steps[path] ??= Array.from({ length: STEPS }, () => (streams ? streamStepOf(random) : stepOf(random)));
+  }
   const faults = faultsOf(random, kind, processes);
   for (const fault of faults) {
     if (fault.kind === 'kill' || fault.kind === 'stop' || (fault.kind === 'black-hole' && fault.forMs > LEASE_MS)) {
@@ -89,14 +108,15 @@ function groupOf(random: Random, processes: number): RequestPlan[] {
   const epoch = Math.floor(atMs / EPOCH_MS);
   const young = random.chance(0.6) ? epoch : random.whole(0, epoch);
   const key = rule.once && rule.keepMs > LENGTH_MS ? `${young}-${random.whole(0, 1)}` : `${random.whole(0, 2)}`;
-  const together = random.chance(0.7);
+  const together = random.chance(rule.policy === 'queue' || rule.streams ? 0.4 : 0.7);
+  const apartMs = rule.policy === 'queue' || rule.streams ? FAR_APART_MS : APART_MS;
   return Array.from({ length: random.whole(1, 5) }, () => ({
-    atMs: atMs + (together ? random.whole(0, 15) : random.whole(0, 300)),
+    atMs: atMs + (together ? random.whole(0, 15) : random.whole(0, apartMs)),
     route: rule.name,
     path: `/${rule.name}/${key}`,
     body: random.chance(0.85) ? 'A' : 'B',
     gateway: random.whole(0, processes - 1),
-    leavesAfterMs: random.chance(0.12) ? random.whole(0, 60) : null,
+    leavesAfterMs: random.chance(0.12) ? random.whole(0, rule.streams ? 800 : 60) : null,
   }));
 }
 
@@ -110,8 +130,9 @@ function chaseOf(
   processes: number,
   steps: Record<string, Step[]>,
 ): RequestPlan[] {
-  const answer = (afterMs: number): Step => ({ kind: 'answers', afterMs, status: 200, bytes: 100 });
-  return ROUTES.flatMap(({ name }) => {
+  return ROUTES.flatMap(({ name, streams }) => {
+    const answer = (afterMs: number): Step =>
+      streams ? dripOf(afterMs, 4) : { kind: 'answers', afterMs, status: 200, bytes: 100 };
     const path = `/${name}/chase-${atMs}-${gateway}`;
     // Over while it is cut off, or still running when it is back.
     const firstMs = random.chance(0.5)
@@ -137,6 +158,27 @@ function chaseOf(
   });
 }
 
+/** An answer that takes so long in all. */
+function dripOf(longMs: number, pieces: number): Drip {
+  const afterMs = Math.ceil(longMs / pieces);
+  return { kind: 'drips', afterMs, status: 200, bytes: 1_000, pieces, framing: 'chunked', cutAt: null };
+}
+
+/** Most come in pieces, and longer than it takes to ask; some are cut in the middle. */
+function streamStepOf(random: Random): Step {
+  if (random.chance(0.3)) return stepOf(random);
+  const pieces = random.whole(3, 8);
+  return {
+    kind: 'drips',
+    afterMs: random.whole(20, LONGEST_PAUSE_MS),
+    status: random.chance(0.9) ? 200 : 500,
+    bytes: bytesOf(random),
+    pieces,
+    framing: random.pick(['length', 'chunked'] as const),
+    cutAt: random.chance(0.2) ? random.whole(1, pieces - 1) : null,
+  };
+}
+
 function stepOf(random: Random): Step {
   const kind = random.weighted([
     [72, 'answers'],
@@ -160,13 +202,18 @@ function stepOf(random: Random): Step {
     [6, 500],
     [6, 503],
   ]);
-  // Pushes carry up to 16 KiB; up to 64 KiB an answer is held back until it is recorded.
-  const bytes = random.weighted([
+  const bytes = bytesOf(random);
+  if (kind === 'answers') return { kind, status, bytes, afterMs };
+  return { kind, status, bytes, afterMs: Math.min(afterMs, 60), pieces: 3, framing: 'length', cutAt: null };
+}
+
+/** Pushes carry up to 16 KiB; up to 64 KiB an answer is held back until it is recorded. */
+function bytesOf(random: Random): number {
+  return random.weighted([
     [80, random.whole(20, 200)],
     [12, random.whole(17_000, 30_000)],
     [8, random.whole(70_000, 120_000)],
   ]);
-  return { kind, status, bytes, afterMs: kind === 'drips' ? Math.min(afterMs, 60) : afterMs };
 }
 
 function faultsOf(random: Random, kind: Schedule['kind'], processes: number): Fault[] {

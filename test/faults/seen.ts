@@ -26,6 +26,12 @@ export type Execution = {
   readonly status: number;
   /** Status and content, as `answerText` writes them; empty unless it was written whole. */
   readonly answer: string;
+  /** The content that was written, of an answer that was cut too. No two calls of a key write the same. */
+  readonly content: string;
+  /** How much content the fields announced; null when they did not say. */
+  readonly announcedBytes: number | null;
+  /** How much of the content was written when. */
+  readonly grew: readonly { readonly atMs: number; readonly bytes: number }[];
 };
 
 /** One request as its client saw it. */
@@ -43,6 +49,10 @@ export type View = {
   readonly how: 'answered' | 'cut' | 'left' | 'refused' | 'hung';
   readonly status: number;
   readonly answer: string;
+  /** What came of an answer, also of one that did not end; empty of one that the gateway made itself. */
+  readonly content: string;
+  /** When the first of it came. */
+  readonly firstMs: number | null;
   /** Code of an answer that the gateway made itself; null for others. */
   readonly problem: string | null;
   readonly cacheStatus: string;

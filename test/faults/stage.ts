@@ -20,7 +20,7 @@ import type { Leftover, Trouble } from './seen.js';
 
 const PROBE_EVERY_MS = 150;
 /** An answer that takes longer tells of a process that stood still. */
-const PROMPT_MS = { gateway: 200, store: 150 };
+const PROMPT_MS = { gateway: 200, store: 150, path: 150 };
 /** Our own timer comes as often, and this much late when the whole machine stood still. */
 const BEAT_MS = 50;
 const LATE_BEAT_MS = 150;
@@ -235,19 +235,22 @@ export class Stage {
     const client = new Redis({ port: this.server.port, host: '127.0.0.1', disconnectTimeout: 50 });
     client.on('error', () => {});
     this.scope.teardown(() => client.disconnect());
-    this.#watch('all', PROMPT_MS.store, () => client.ping());
+    this.#watch('slow', 'all', PROMPT_MS.store, () => client.ping());
     for (const at of this.#proxies.keys()) {
-      this.#watch(at, PROMPT_MS.gateway, () => request(this.gateway(at).adminUrl, { path: '/livez' }));
+      const ask = (path: string) => () => request(this.gateway(at).adminUrl, { path });
+      this.#watch('slow', at, PROMPT_MS.gateway, ask('/livez'));
+      // The way of a request: over the connection to the store, and to the upstream. Many short delays are a long one.
+      this.#watch('slow-path', at, PROMPT_MS.path, ask('/readyz'));
     }
   }
 
-  #watch(gateway: number | 'all', promptMs: number, ask: () => Promise<unknown>): void {
+  #watch(what: string, gateway: number | 'all', promptMs: number, ask: () => Promise<unknown>): void {
     let asking = false;
     const timer = setInterval(async () => {
       if (asking) return;
       asking = true;
       const fromMs = performance.now();
-      const late: Open = { what: 'slow', gateway, fromMs, toMs: Number.POSITIVE_INFINITY };
+      const late: Open = { what, gateway, fromMs, toMs: Number.POSITIVE_INFINITY };
       const noting = setTimeout(() => this.troubles.push(late), promptMs);
       await ask().catch(() => {});
       clearTimeout(noting);

@@ -30,7 +30,7 @@ export function againText(seed: number): string {
 export function summaryOf({ schedule, seen, violations }: Verdict): string {
   const { seed, kind, processes, faults } = schedule;
   const broken = faults.map((fault) => `${fault.kind}@${fault.atMs}`).join(' ');
-  const slow = seen.troubles.filter(({ what }) => what === 'slow').length;
+  const slow = seen.troubles.filter(({ what }) => what.startsWith('slow')).length;
   const counts = `${seen.views.length} requests, ${seen.executions.length} calls`;
   return `schedule ${seed}: ${kind}, ${processes} processes, ${counts}, [${broken}], stood still ${slow}, ${violations.length} violations`;
 }

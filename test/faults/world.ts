@@ -89,6 +89,13 @@ export function ruleOf(route: string): RouteRule {
   return rule;
 }
 
+/** When a call's response turned out to be longer than what is shared; infinite: it did not. */
+export function outgrewAtMs({ maxSharedBytes }: RouteRule, { startMs, announcedBytes, grew }: Execution): number {
+  // Announced, it is known with the fields, which come some time after the call's beginning.
+  if (announcedBytes !== null && announcedBytes > maxSharedBytes) return startMs;
+  return grew.find(({ bytes }) => bytes > maxSharedBytes)?.atMs ?? Number.POSITIVE_INFINITY;
+}
+
 function byStart(one: { startMs: number }, other: { startMs: number }): number {
   return one.startMs - other.startMs;
 }

@@ -311,6 +311,23 @@ async function leases(t: Test, factory: StoreFactory): Promise<void> {
     t.equal(await b.queue.renew(turn.lease), 'held', 'the old one has changed nothing');
   });
 
+  await t.test(
+    'a lease is counted from before the store was asked for it, given at once and handed over',
+    async (t) => {
+      const key = newKey();
+      const entering = turnAtOnce(a, { key });
+      const askedAtMs = performance.now();
+      const first = await entering;
+      t.ok(first.claimedAtMs <= askedAtMs && first.claimedAtMs > askedAtMs - PROMPT_MS, `${first.claimedAtMs}`);
+      const queueing = placeIn(b, { key });
+      const queuedAtMs = performance.now();
+      const place = await queueing;
+      await giveBack(a, first);
+      const second = await turnOf(b, place);
+      t.ok(second.claimedAtMs <= performance.now() && second.claimedAtMs > queuedAtMs - PROMPT_MS);
+    },
+  );
+
   await t.test('renewed, it goes on', async (t) => {
     const key = newKey();
     const { lease } = await turnAtOnce(a, { key, leaseMs: 400 });

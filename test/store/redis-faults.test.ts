@@ -557,6 +557,49 @@ t.test('a turn whose giving back was not answered is given back all the same', a
   }
 });
 
+t.test('a turn whose giving back did not arrive is given back when the store is there again', async (t) => {
+  const { proxy, store } = await proxied(t);
+  const other = await open(t);
+  const turn = await turnAtOnce(store, { key: newKey() });
+  const next = await placeIn(other, { key: turn.lease.key });
+  proxy.blackHole = true;
+  await t.rejects(giveBack(store, turn), UNAVAILABLE);
+  // What was begun before this has had no answer either.
+  await t.rejects(store.ping(), UNAVAILABLE);
+  proxy.cut();
+  proxy.blackHole = false;
+  await turnOf(other, next, 8_000);
+});
+
+t.test('a place is kept through an outage in which it was looked for in vain', async (t) => {
+  const { proxy, store } = await proxied(t);
+  const other = await open(t);
+  const key = newKey();
+  const turn = await turnAtOnce(other, { key });
+  const place = await placeIn(store, { key });
+  await placeIn(other, { key });
+  const wait = turnOf(store, place, 10_000, 50);
+  proxy.blackHole = true;
+  // Longer than a poll and the time for its answer.
+  for (let i = 0; i < 2; i += 1) await t.rejects(store.ping(), UNAVAILABLE);
+  proxy.cut();
+  proxy.blackHole = false;
+  await untilItAnswers(store);
+  await giveBack(other, turn);
+  await wait;
+});
+
+t.test('who frees a turn and loses the reply is not told that there was nothing to free', async (t) => {
+  const { proxy, store } = await proxied(t);
+  const other = await open(t);
+  const ask = { key: newKey(), holdMs: 60_000 };
+  const { lease } = await turnAtOnce(other, ask);
+  await other.queue.complete(lease, { kind: 'unknown', election: 0 }, 60_000);
+  proxy.loseReplyTo('\r\nfree\r\n');
+  await t.rejects(store.settle(ask.key, { kind: 'free' }, null), UNAVAILABLE);
+  await turnAtOnce(other, ask);
+});
+
 t.test('the places of a process that is gone do not fill the queue for longer than its lease', async (t) => {
   const gone = await open(t);
   const store = await open(t);

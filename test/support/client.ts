@@ -35,6 +35,8 @@ export class Answered {
     readonly cut: boolean,
     /** From the first byte sent to the last received. */
     readonly elapsedMs: number,
+    /** From the first byte sent to the first of content; null without content, or where nobody looked. */
+    readonly firstMs: number | null = null,
   ) {
     this.text = body.toString('latin1');
   }
@@ -109,7 +111,11 @@ function fieldsOf(options: RequestOptions, host: string): string[] {
 
 function collect(message: http.IncomingMessage, began: number, resolve: (answer: Answered) => void): void {
   const pieces: Buffer[] = [];
-  message.on('data', (piece: Buffer) => pieces.push(piece));
+  let firstMs: number | null = null;
+  message.on('data', (piece: Buffer) => {
+    firstMs ??= performance.now() - began;
+    pieces.push(piece);
+  });
   message.on('error', () => {});
   message.on('close', () =>
     resolve(
@@ -121,6 +127,7 @@ function collect(message: http.IncomingMessage, began: number, resolve: (answer:
         message.rawTrailers,
         !message.complete,
         performance.now() - began,
+        firstMs,
       ),
     ),
   );
