@@ -5,15 +5,15 @@
  *   call if there was one. Nothing excuses a mixture, a gap, or a piece twice. (Of answers that ended, check-answers.ts
  *   asks for the whole.)
  * - Who is cut off had a call that was cut, failed or was given up. Excused: trouble anywhere, from a lease before the
- *   request to its end; an answer that outgrew `maxShared`, for those who read it in another gateway than its leader's.
- *   A stall excuses nobody here: every client reads at once.
+ *   request to its end. That a response outgrew `maxShared` excuses nobody, in any gateway, nor does a stall: every
+ *   client reads at once.
  * - Of a route with `streams`, whoever was there so long before the end of the call has something of its content before
  *   that end. Excused: trouble anywhere while it waited. The loss of pushes is no excuse: the poll is shorter.
  */
 
 import type { RouteRule } from './routes.js';
 import type { Execution, View } from './seen.js';
-import { outgrewAtMs, ruleOf, viewText, type World } from './world.js';
+import { ruleOf, viewText, type World } from './world.js';
 
 /** How long after its end a call may still be read, or its log be late. */
 const SLACK_MS = 400;
@@ -45,10 +45,7 @@ function cutFault(world: World, rule: RouteRule, view: View): string | null {
   const read = callsOf(world, view).filter(
     (call) => call.startMs <= view.endMs && call.endMs + SLACK_MS >= view.startMs,
   );
-  const mayCut = (call: Execution) =>
-    call.how !== 'answered' ||
-    (rule.streams && world.gatewayOf(call) !== view.gateway && outgrewAtMs(rule, call) <= view.endMs);
-  return read.some(mayCut) ? null : 'cut off, though no call failed';
+  return read.some(({ how }) => how !== 'answered') ? null : 'cut off, though no call failed';
 }
 
 function lateFault(world: World, rule: RouteRule, view: View): string | null {
