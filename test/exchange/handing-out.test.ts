@@ -51,7 +51,8 @@ class FakeClient implements Recipient {
   /** Takes what lies in its connection. */
   take(): void {
     if (this.ended) return this.#onOver?.();
-    this.#onDrain?.();
+    if (this.#onDrain === null) throw new Error('it was given nothing');
+    this.#onDrain();
   }
 
   takeAll(): void {
