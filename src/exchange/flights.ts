@@ -227,6 +227,7 @@ export class Flights {
       },
     });
     flight.state = { kind: 'leading', leading };
+    flight.leaderFlight = lease.flight;
     flight.expects = expects;
     if (waits(flight.policy)) flight.markFollowers();
     else for (const seeker of flight.takeAll()) this.#answering.refuseDuplicate(seeker, leading.ref);
