@@ -47,7 +47,7 @@ export class Answering {
     const isReplay = policy.kind === 'replay';
     const added = isReplay ? replayFields(policy.keepMs) : [];
     const given = { ageMs: isReplay ? 0 : null, outcome: { kind: 'collapsed' }, added } as const;
-    this.#handingOut.give(caller, key, response, given, true);
+    if (this.#handingOut.give(caller, key, response, given, true) === 'overloaded') caller.refuse('overloaded');
   }
 
   /** With nobody's response but its own: it is forwarded as if it had no key. */

@@ -29,7 +29,7 @@ function setUp(limitBytes: number) {
         dropped.push(sent.reduce((sum, { piece: { bytes } }) => sum + bytes.length, 0));
         slowest.wants = null;
       }
-      return slowest.gone ? null : (slowest.wants ?? sent.length);
+      return slowest.gone ? null : { wanted: slowest.wants ?? sent.length, processes: 2 };
     },
   } as unknown as Relay;
   const recording = new Recording(HEAD, {
