@@ -11,7 +11,8 @@ import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { type Dispatcher, Pool } from 'undici';
 import type { UpstreamConfig } from '../config/config.js';
-import { hasNoContent } from '../http/fields.js';
+import { hasNoContent, withoutField } from '../http/fields.js';
+import { framingFault, hasNoLength, passableTrailers } from '../http/framing.js';
 import { connectCause, exchangeCause, type FailureCause, type UpstreamFailure } from './failure.js';
 
 /** Total size of the fields of one message, both ways. */
@@ -171,11 +172,13 @@ class RunningExchange implements Exchange {
   }
 
   onHeaders(status: number, rawFields: Buffer[], resume: () => void, reason: string): boolean {
-    const fields = rawFields.map((line) => line.toString('latin1'));
+    const sent = rawFields.map((line) => line.toString('latin1'));
+    const fields = hasNoLength(status) ? withoutField(sent, 'content-length') : sent;
     this.#resume = resume;
+    // A status below 100 is none. undici does not tell the version; the parser reads codings of either alike.
+    if (status < 100 || framingFault(fields, '1.1') !== null) return this.#refuseAnswer();
     if (status < 200) {
-      // A status below 100 is none; undici ends the exchange for it.
-      if (status >= 100 && status !== 101) this.#sink.onInterim(status, fields);
+      if (status !== 101) this.#sink.onInterim(status, fields);
       return true;
     }
     this.#state = 'answering';
@@ -192,13 +195,20 @@ class RunningExchange implements Exchange {
   onComplete(rawTrailers: Buffer[] | null): void {
     // Where the end of the connection is the end of the message, undici takes a reset for one.
     if (this.#socket?.errored) return this.#fail('cut', 'reset');
-    this.#end((rawTrailers ?? []).map((line) => line.toString('latin1')));
+    this.#end(passableTrailers((rawTrailers ?? []).map((line) => line.toString('latin1'))));
   }
 
   onError(error: Error): void {
     if (this.#state === 'connecting') this.#fail('not-sent', connectCause(error));
     else if (this.#state === 'sent') this.#fail('unanswered', exchangeCause(error, false));
     else this.#fail('cut', exchangeCause(error, true));
+  }
+
+  /** Ends the exchange: nobody may guess what this response is. */
+  #refuseAnswer(): boolean {
+    this.#fail('unanswered', 'malformed');
+    this.#abort?.(new Error('the response cannot be read in one way only'));
+    return true;
   }
 
   #end(trailers: string[]): void {
