@@ -38,6 +38,8 @@ type Connection = {
   readonly callers: Set<Caller>;
   /** A refusal is its last answer: nothing that follows is read. */
   refused: boolean;
+  /** Its requests are handled when it is their turn to be answered, not when they come. */
+  inTurn: boolean;
 };
 
 export class Listener {
@@ -60,7 +62,7 @@ export class Listener {
         // Refused by ourselves, in our own words.
         requireHostHeader: false,
       },
-      (req, res) => this.#onRequest(req, res),
+      (req, res) => this.#inTurn(req, res, () => this.#onRequest(req, res)),
     );
     // The size of the fields is the bound. Node would drop those beyond a number in silence, Content-Length among them.
     this.#server.maxHeadersCount = 0;
@@ -70,7 +72,8 @@ export class Listener {
     });
     // A proxy for one API is no tunnel (RFC 9110 section 9.3.6).
     this.#server.on('connect', (_req, socket) => this.#refuseUnreadable(socket, 501));
-    this.#server.on('checkExpectation', (req, res) => this.#onRequest(req, res, 417));
+    this.#server.on('checkContinue', (req, res) => this.#onExpecting(req, res));
+    this.#server.on('checkExpectation', (req, res) => this.#inTurn(req, res, () => this.#onRequest(req, res, 417)));
   }
 
   /** Binds, and answers the URL it is bound to. Rejects when it cannot. */
@@ -156,10 +159,28 @@ export class Listener {
 
   #onConnection(socket: Duplex): void {
     const callers = new Set<Caller>();
-    this.#connections.set(socket, { callers, refused: false });
+    this.#connections.set(socket, { callers, refused: false, inTurn: false });
     socket.once('close', () => {
       for (const caller of callers) caller.connectionEnded();
     });
+  }
+
+  /**
+   * Answers `Expect: 100-continue`. Behind other requests it waits for its turn, with nothing done, and so do those behind
+   * it: written earlier, the 100 would go out with the answer, behind its fields and so as a part of its content.
+   */
+  #onExpecting(req: IncomingMessage, res: ServerResponse): void {
+    const connection = this.#connections.get(req.socket);
+    if (connection !== undefined) connection.inTurn ||= res.socket === null;
+    this.#inTurn(req, res, () => {
+      res.writeContinue();
+      this.#onRequest(req, res);
+    });
+  }
+
+  #inTurn(req: IncomingMessage, res: ServerResponse, proceed: () => void): void {
+    if (res.socket === null && this.#connections.get(req.socket)?.inTurn) res.once('socket', proceed);
+    else proceed();
   }
 
   #onRequest(req: IncomingMessage, res: ServerResponse, refusal: 417 | null = null): void {

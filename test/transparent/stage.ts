@@ -33,6 +33,7 @@ export class Witness {
   /** What was sent and is no request, in words. A connection that ends within one is none: nothing can follow it. */
   readonly faults: string[] = [];
   readonly #replies = new Map<string, Reply>();
+  #onBytes: ((socket: Socket) => void) | null = null;
   readonly #server = createServer({ noDelay: true }, (socket) => this.#serve(socket));
   url = '';
 
@@ -42,6 +43,11 @@ export class Witness {
 
   on(target: string, reply: Reply): void {
     this.#replies.set(target, reply);
+  }
+
+  /** From now on nothing is read as a request: the first bytes of each connection are answered by this. */
+  onBytes(answer: (socket: Socket) => void): void {
+    this.#onBytes = answer;
   }
 
   /** Requests whose target begins so. */
@@ -56,6 +62,11 @@ export class Witness {
   #serve(socket: Socket): void {
     let bytes: Buffer = Buffer.alloc(0);
     socket.on('error', () => {});
+    if (this.#onBytes !== null) {
+      const answer = this.#onBytes;
+      socket.once('data', () => answer(socket));
+      return;
+    }
     socket.on('data', (piece: Buffer) => {
       bytes = Buffer.concat([bytes, piece]);
       for (let read = readRequest(bytes); bytes.length > 0 && read.kind !== 'incomplete'; read = readRequest(bytes)) {

@@ -3,7 +3,7 @@
  * were in what it was sent.
  *
  * Invariant: whatever two readers could take differently is a fault here. Of what RFC 9112 lets a reader be lenient about,
- * this one takes empty lines before a request line (section 2.2) and several spaces in it (section 3).
+ * this one takes line ends before a request line (section 2.2) and several spaces in it (section 3).
  */
 
 export type Message = {
@@ -111,8 +111,8 @@ function reading(read: () => Message, cursor: Cursor): Read {
 export function readRequest(bytes: Buffer): Read {
   const cursor = new Cursor(bytes);
   return reading(() => {
-    let startLine = cursor.line();
-    while (startLine === '') startLine = cursor.line();
+    while (bytes[cursor.at] === 0x0d || bytes[cursor.at] === 0x0a) cursor.at += 1;
+    const startLine = cursor.line();
     const [, method = '', target = '', version = ''] = /^(\S+) +(\S+) +HTTP\/(1\.[01])$/.exec(startLine) ?? [];
     if (!TOKEN.test(method) || !/^[\x21-\x7e]+$/.test(target)) {
       throw new Fault(`no request line: ${JSON.stringify(startLine)}`);
