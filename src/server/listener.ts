@@ -62,7 +62,10 @@ export class Listener {
         // Refused by ourselves, in our own words.
         requireHostHeader: false,
       },
-      (req, res) => this.#inTurn(req, res, () => this.#onRequest(req, res)),
+      (req, res) => {
+        if (this.#waitsForTurn(req, res)) res.once('socket', () => this.#onRequest(req, res));
+        else this.#onRequest(req, res);
+      },
     );
     // The size of the fields is the bound. Node would drop those beyond a number in silence, Content-Length among them.
     this.#server.maxHeadersCount = 0;
@@ -73,7 +76,10 @@ export class Listener {
     // A proxy for one API is no tunnel (RFC 9110 section 9.3.6).
     this.#server.on('connect', (_req, socket) => this.#refuseUnreadable(socket, 501));
     this.#server.on('checkContinue', (req, res) => this.#onExpecting(req, res));
-    this.#server.on('checkExpectation', (req, res) => this.#inTurn(req, res, () => this.#onRequest(req, res, 417)));
+    this.#server.on('checkExpectation', (req, res) => {
+      if (this.#waitsForTurn(req, res)) res.once('socket', () => this.#onRequest(req, res, 417));
+      else this.#onRequest(req, res, 417);
+    });
   }
 
   /** Binds, and answers the URL it is bound to. Rejects when it cannot. */
@@ -172,15 +178,16 @@ export class Listener {
   #onExpecting(req: IncomingMessage, res: ServerResponse): void {
     const connection = this.#connections.get(req.socket);
     if (connection !== undefined) connection.inTurn ||= res.socket === null;
-    this.#inTurn(req, res, () => {
+    const proceed = () => {
       res.writeContinue();
       this.#onRequest(req, res);
-    });
+    };
+    if (this.#waitsForTurn(req, res)) res.once('socket', proceed);
+    else proceed();
   }
 
-  #inTurn(req: IncomingMessage, res: ServerResponse, proceed: () => void): void {
-    if (res.socket === null && this.#connections.get(req.socket)?.inTurn) res.once('socket', proceed);
-    else proceed();
+  #waitsForTurn(req: IncomingMessage, res: ServerResponse): boolean {
+    return res.socket === null && this.#connections.get(req.socket)?.inTurn === true;
   }
 
   #onRequest(req: IncomingMessage, res: ServerResponse, refusal: 417 | null = null): void {

@@ -11,6 +11,7 @@ import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { type Dispatcher, Pool } from 'undici';
 import type { UpstreamConfig } from '../config/config.js';
+import { utf8ByteText } from '../core/byte-text.js';
 import { hasNoContent, withoutField } from '../http/fields.js';
 import { framingFault, hasNoLength, passableTrailers } from '../http/framing.js';
 import { connectCause, exchangeCause, type FailureCause, type UpstreamFailure } from './failure.js';
@@ -124,6 +125,11 @@ subscribe('undici:client:sendHeaders', (message) => {
   writing = null;
 });
 
+/** undici has read the phrase as UTF-8: its bytes again, where it was that. Of anything else only the fact is left. */
+function phraseOf(reason: string): string {
+  return reason.includes('\ufffd') ? reason : utf8ByteText(reason);
+}
+
 /** undici's callbacks in, the sink's words out. Field lines arrive raw: spelling, order and repetition are kept. */
 class RunningExchange implements Exchange {
   readonly #method: string;
@@ -182,7 +188,7 @@ class RunningExchange implements Exchange {
       return true;
     }
     this.#state = 'answering';
-    this.#sink.onFields(status, reason, fields);
+    this.#sink.onFields(status, phraseOf(reason), fields);
     // A 304 may state the length of the content it does not have; undici would wait for it and fail.
     if (hasNoContent(this.#method, status)) this.#end([]);
     return true;
@@ -195,7 +201,11 @@ class RunningExchange implements Exchange {
   onComplete(rawTrailers: Buffer[] | null): void {
     // Where the end of the connection is the end of the message, undici takes a reset for one.
     if (this.#socket?.errored) return this.#fail('cut', 'reset');
-    this.#end(passableTrailers((rawTrailers ?? []).map((line) => line.toString('latin1'))));
+    const trailers = (rawTrailers ?? []).map((line) => line.toString('latin1'));
+    const passable = passableTrailers(trailers);
+    // The parser takes such a field for one of the head, and reads no further response on that connection.
+    if (passable.length < trailers.length) this.#socket?.destroy();
+    this.#end(passable);
   }
 
   onError(error: Error): void {
