@@ -158,17 +158,16 @@ t.test('a client that does not read pauses the upstream', async (t) => {
 t.test('an upstream that does not read pauses the client', async (t) => {
   for (const kind of ['pass', 'reject'] as const) {
     for (const framing of ['Content-Length: 100663296', 'Transfer-Encoding: chunked']) {
-      const stage = await startStage(t);
+      const target = `/${kind}/unread-${framing.length}`;
       const arrived = new Gate();
       let upstreams: Socket | null = null;
-      stage.witness.onBytes((socket) => {
-        socket.pause();
+      witness.hands(target, (socket) => {
         upstreams = socket;
         arrived.open();
       });
-      const wire = new Wire(stage.gateway.url);
+      const wire = new Wire(gateway.url);
       const chunk = framing.startsWith('T') ? `${MUCH.toString(16)}\r\n` : '';
-      wire.write(`PUT /${kind}/unread HTTP/1.1\r\nHost: a\r\n${framing}\r\n\r\n${chunk}`);
+      wire.write(`PUT ${target} HTTP/1.1\r\nHost: a\r\n${framing}\r\n\r\n${chunk}`);
       const sent = pour(wire.socket, MUCH);
       await arrived.opened;
       const bytes = await settled(sent);

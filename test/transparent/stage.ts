@@ -33,7 +33,7 @@ export class Witness {
   /** What was sent and is no request, in words. A connection that ends within one is none: nothing can follow it. */
   readonly faults: string[] = [];
   readonly #replies = new Map<string, Reply>();
-  #onBytes: ((socket: Socket) => void) | null = null;
+  readonly #handed = new Map<string, (socket: Socket) => void>();
   readonly #server = createServer({ noDelay: true }, (socket) => this.#serve(socket));
   url = '';
 
@@ -45,9 +45,9 @@ export class Witness {
     this.#replies.set(target, reply);
   }
 
-  /** From now on nothing is read as a request: the first bytes of each connection are answered by this. */
-  onBytes(answer: (socket: Socket) => void): void {
-    this.#onBytes = answer;
+  /** A connection on which a request of this target begins is handed over, and not read any further. */
+  hands(target: string, to: (socket: Socket) => void): void {
+    this.#handed.set(target, to);
   }
 
   /** Requests whose target begins so. */
@@ -62,12 +62,13 @@ export class Witness {
   #serve(socket: Socket): void {
     let bytes: Buffer = Buffer.alloc(0);
     socket.on('error', () => {});
-    if (this.#onBytes !== null) {
-      const answer = this.#onBytes;
-      socket.once('data', () => answer(socket));
-      return;
-    }
     socket.on('data', (piece: Buffer) => {
+      const hand = bytes.length > 0 ? undefined : this.#handed.get(piece.toString('latin1').split(' ')[1] ?? '');
+      if (hand !== undefined) {
+        socket.removeAllListeners('data').pause();
+        hand(socket);
+        return;
+      }
       bytes = Buffer.concat([bytes, piece]);
       for (let read = readRequest(bytes); bytes.length > 0 && read.kind !== 'incomplete'; read = readRequest(bytes)) {
         if (read.kind === 'fault') {
