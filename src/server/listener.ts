@@ -127,18 +127,13 @@ export class Listener {
   #onUnreadable(code: string, socket: Duplex): void {
     const connection = this.#connections.get(socket);
     const [first] = connection?.callers ?? [];
+    if (LEFT.has(code)) return this.#refuseUnreadable(socket, null);
     if (connection !== undefined && isRefused(connection)) return;
     // What comes behind the last request of a connection is not read, and no reason to withhold the answer to that one.
     if (code === 'HPE_CLOSED_CONNECTION' && first !== undefined) return;
-    const refusal = LEFT.has(code) ? null : (STATUS_OF_CODE[code] ?? 400);
+    const refusal = STATUS_OF_CODE[code] ?? 400;
     // It is the content of the only request there is, and its answer has not begun: it is told.
-    if (
-      refusal !== null &&
-      connection?.callers.size === 1 &&
-      first !== undefined &&
-      !first.req.complete &&
-      !first.begun
-    ) {
+    if (connection?.callers.size === 1 && first !== undefined && !first.req.complete && !first.begun) {
       connection.refused = true;
       return first.contentUnreadable({ status: refusal });
     }
@@ -193,7 +188,10 @@ export class Listener {
   #onRequest(req: IncomingMessage, res: ServerResponse, refusal: 417 | null = null): void {
     const connection = this.#connections.get(req.socket);
     // It was sent behind a request that is refused: nobody knows whether it is one.
-    if (connection !== undefined && isRefused(connection)) return;
+    if (connection !== undefined && isRefused(connection)) {
+      req.resume();
+      return;
+    }
     const caller = new Caller(req, res, requestIdOf(req), this.#options.peerOf(req.socket), (report) => {
       this.#callers.delete(caller);
       if (connection !== undefined) leave(connection, caller);
