@@ -10,7 +10,7 @@ import { matchRule, type RuleTable } from '../core/match.js';
 import type { ProblemCode } from '../core/outcome.js';
 import type { KeyedPolicy } from '../core/rule.js';
 import { parseTarget, type Target } from '../core/target.js';
-
+import { requestFault } from '../http/framing.js';
 import type { OtherName } from '../store/store.js';
 import type { Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
@@ -44,10 +44,10 @@ export function handle(caller: Caller, options: HandleOptions): void {
 
 function route(caller: Caller, options: HandleOptions): void {
   const target = parseTarget(caller.target);
-  const hosts = fieldLines(caller.fields, 'host');
-  const problem = hostProblem(caller.req.httpVersion, hosts, target);
-  if (problem !== null) return caller.refuse('bad-request', { detail: problem });
-  const host = target.host ?? hosts[0] ?? '';
+  const { httpVersion, rawHeaders } = caller.req;
+  const fault = requestFault({ httpVersion, fields: rawHeaders, target });
+  if (fault !== null) return caller.refuse('bad-request', { detail: fault });
+  const host = target.host ?? fieldLines(caller.fields, 'host')[0] ?? '';
   const match = matchRule(options.rules, { method: caller.method, path: target.path, host, fields: caller.fields });
   caller.rule = match?.rule ?? null;
   const upstream = match?.rule.upstream ?? options.unmatched;
@@ -61,17 +61,6 @@ function route(caller: Caller, options: HandleOptions): void {
     options.observer.failed(error);
     caller.refuse('internal-error');
   });
-}
-
-/**
- * Why a request's host cannot be read in one way only (RFC 9112 section 3.2): whoever sent it, nobody may guess. The
- * target's host and the field's must agree, since rules and keys would go by one and the upstream by the other.
- */
-function hostProblem(httpVersion: string, hosts: readonly string[], target: Target): string | null {
-  if (hosts.length > 1) return 'More than one Host field.';
-  if (hosts.length === 0) return httpVersion === '1.0' ? null : 'No Host field.';
-  if (target.host === null || target.host.toLowerCase() === (hosts[0] as string).toLowerCase()) return null;
-  return 'The Host field is not the host of the target.';
 }
 
 type Located = { readonly target: Target; readonly host: string; readonly params: ReadonlyMap<string, string> };
