@@ -1,5 +1,5 @@
 /** How long one slice may hold up everybody else. */
-const SLICE_MS = 4;
+const SLICE_MS = 2;
 /** The clock is looked at after so many. */
 const LOOK_EVERY = 8;
 
