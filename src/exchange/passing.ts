@@ -71,51 +71,51 @@ export function bypass(caller: Caller, upstream: Upstream, reason: BypassReason,
   pass(caller, upstream, { kind: 'bypassed', reason }, observer);
 }
 
-class Passing implements ForwardSink {
-  readonly #caller: Caller;
+export class Passing implements ForwardSink {
+  protected readonly caller: Caller;
+  protected readonly observer: ExchangeObserver;
+  protected exchange: Exchange | null = null;
   readonly #outcome: Outcome;
-  readonly #observer: ExchangeObserver;
-  #exchange: Exchange | null = null;
 
   constructor(caller: Caller, outcome: Outcome, observer: ExchangeObserver) {
-    this.#caller = caller;
+    this.caller = caller;
     this.#outcome = outcome;
-    this.#observer = observer;
+    this.observer = observer;
   }
 
   start(upstream: Upstream): void {
-    const caller = this.#caller;
+    const { caller } = this;
     if (caller.gone) return;
-    caller.whenLeft(() => this.#exchange?.abort());
-    this.#exchange = upstream.forward(upstreamRequest(caller, upstream), this, 'open');
+    caller.whenLeft(() => this.exchange?.abort());
+    this.exchange = upstream.forward(upstreamRequest(caller, upstream), this, 'open');
   }
 
   onSend(): boolean {
-    this.#observer.sent(this.#caller.route);
+    this.observer.sent(this.caller.route);
     return true;
   }
 
   onInterim(status: number, fields: string[]): void {
-    this.#caller.interim(status, clientFields(fields));
+    this.caller.interim(status, clientFields(fields));
   }
 
   onFields(status: number, reason: string, fields: string[]): void {
-    this.#caller.begin(status, reason, clientFields(fields), this.#outcome);
+    this.caller.begin(status, reason, clientFields(fields), this.#outcome);
   }
 
   onContent(chunk: Buffer): boolean {
-    if (this.#caller.write(chunk)) return true;
-    this.#caller.whenDrained(() => this.#exchange?.resume());
+    if (this.caller.write(chunk)) return true;
+    this.caller.whenDrained(() => this.exchange?.resume());
     return false;
   }
 
   onEnd(trailers: string[]): void {
-    this.#caller.end(null, trailers);
+    this.caller.end(null, trailers);
   }
 
   onFailure(failure: UpstreamFailure): void {
-    if (this.#caller.begun) return this.#caller.cut();
+    if (this.caller.begun) return this.caller.cut();
     const { code, proxyError } = upstreamProblem(failure, false);
-    this.#caller.refuse(code, { proxyError });
+    this.caller.refuse(code, { proxyError });
   }
 }

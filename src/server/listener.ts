@@ -8,12 +8,14 @@
 
 import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { Caller, type Report } from '../exchange/caller.js';
-import type { Peer } from '../http/fields.js';
+import type { Asking } from '../exchange/handle.js';
+import { forwardedFields, type Peer } from '../http/fields.js';
 import { problemMessage } from '../http/problem.js';
 import { MAX_FIELD_BYTES } from '../upstream/upstream.js';
+import { lastResponse, offerOfRequest, ordinaryBytes } from './upgrade-request.js';
 
 /** Clients and load balancers keep idle connections for about a minute; closing first would break their next request. */
 const KEEP_ALIVE_MS = 65_000;
@@ -25,10 +27,14 @@ const FAREWELL_TRIES = 10;
 /** Longest request id that is taken from a client. */
 const MAX_REQUEST_ID = 200;
 
+const NOBODY: ReadonlySet<Caller> = new Set();
+
 export type ListenerOptions = {
   readonly host: string;
   readonly port: number;
   readonly peerOf: (socket: IncomingMessage['socket']) => Peer;
+  /** Whether the connection of such a request may be handed over to another protocol. */
+  readonly takesUpgrade: (asking: Asking) => boolean;
   readonly handle: (caller: Caller) => void;
   readonly over: (report: Report) => void;
 };
@@ -39,6 +45,8 @@ export class Listener {
   readonly #callers = new Set<Caller>();
   /** Requests by connection: pipelined ones learn of its end from here (see `Caller.connectionEnded`). */
   readonly #byConnection = new WeakMap<Duplex, Set<Caller>>();
+  /** Upgrades that came behind requests which are not over, by connection. */
+  readonly #behindOthers = new WeakMap<Duplex, () => void>();
   #draining = false;
   #onIdle: (() => void) | null = null;
 
@@ -65,6 +73,7 @@ export class Listener {
     // A proxy for one API is no tunnel (RFC 9110 section 9.3.6).
     this.#server.on('connect', (_req, socket) => this.#refuseUnreadable(socket, 501));
     this.#server.on('checkExpectation', (req, res) => this.#onRequest(req, res, 417));
+    this.#server.on('upgrade', (req, socket, first) => this.#onUpgrade(req, socket as Socket, first));
   }
 
   /** Binds, and answers the URL it is bound to. Rejects when it cannot. */
@@ -125,6 +134,10 @@ export class Listener {
   }
 
   #onConnection(socket: Duplex): void {
+    // One that was given back by `#again` is not new.
+    if (this.#byConnection.has(socket)) return;
+    // Of a connection that Node has let go of, as of every upgrade, an error would end the process.
+    socket.on('error', () => {});
     const callers = new Set<Caller>();
     this.#byConnection.set(socket, callers);
     socket.once('close', () => {
@@ -133,17 +146,65 @@ export class Listener {
   }
 
   #onRequest(req: IncomingMessage, res: ServerResponse, refusal: 417 | null = null): void {
+    const caller = this.#arrived(req, res, null);
+    if (refusal !== null) return caller.refuse('bad-request', { status: refusal });
+    this.#take(caller);
+  }
+
+  /** `first`: what came right behind the request's fields; nothing of the connection has been read beyond it. */
+  #onUpgrade(req: IncomingMessage, socket: Socket, first: Buffer): void {
+    if (first.length > 0) socket.unshift(first);
+    const together = this.#byConnection.get(socket) ?? NOBODY;
+    if (together.size === 0) return this.#upgrade(req, socket);
+    // Its answer comes after those of the requests before it, which Node tells no more when there is room for them.
+    const onDrain = () => {
+      for (const caller of together) caller.connectionDrained();
+    };
+    socket.on('drain', onDrain);
+    this.#behindOthers.set(socket, () => {
+      this.#behindOthers.delete(socket);
+      socket.off('drain', onDrain);
+      this.#upgrade(req, socket);
+    });
+  }
+
+  #upgrade(req: IncomingMessage, socket: Socket): void {
+    if (socket.destroyed) return;
+    // The time for idle connections, which a request before it may have left running.
+    socket.setTimeout(0);
+    const offer = offerOfRequest(req);
+    if (offer === null || !this.#options.takesUpgrade(this.#asking(req))) return this.#again(req, socket);
+    this.#take(this.#arrived(req, lastResponse(req, socket), offer));
+  }
+
+  #asking(req: IncomingMessage): Asking {
+    const fields = forwardedFields(req.rawHeaders, this.#options.peerOf(req.socket), requestIdOf(req));
+    return { method: req.method as string, target: req.url as string, fields };
+  }
+
+  /** Gives the connection back to the server, to read the request as an ordinary one. */
+  #again(req: IncomingMessage, socket: Socket): void {
+    socket.removeAllListeners('timeout');
+    socket.unshift(ordinaryBytes(req));
+    this.#server.emit('connection', socket);
+  }
+
+  #arrived(req: IncomingMessage, res: ServerResponse, offer: string | null): Caller {
     const together = this.#byConnection.get(req.socket);
-    const caller = new Caller(req, res, requestIdOf(req), this.#options.peerOf(req.socket), (report) => {
+    const caller = new Caller(req, res, requestIdOf(req), this.#options.peerOf(req.socket), offer, (report) => {
       this.#callers.delete(caller);
       together?.delete(caller);
       this.#options.over(report);
+      if (together?.size === 0) this.#behindOthers.get(req.socket)?.();
       if (this.#draining) this.#server.closeIdleConnections();
       if (this.#callers.size === 0) this.#onIdle?.();
     });
     this.#callers.add(caller);
     together?.add(caller);
-    if (refusal !== null) return caller.refuse('bad-request', { status: refusal });
+    return caller;
+  }
+
+  #take(caller: Caller): void {
     // A connection that was kept alive may still bring a request; it is told to go elsewhere, with nothing done.
     if (this.#draining) caller.refuse('draining');
     else this.#options.handle(caller);

@@ -7,46 +7,20 @@
  */
 
 import { subscribe } from 'node:diagnostics_channel';
+import http from 'node:http';
+import https from 'node:https';
 import type { Socket } from 'node:net';
-import type { Readable } from 'node:stream';
 import { type Dispatcher, Pool } from 'undici';
 import type { UpstreamConfig } from '../config/config.js';
 import { hasNoContent } from '../http/fields.js';
+import type { Exchange, ForwardSink, UpgradeExchange, UpgradeSink, UpstreamRequest } from './exchange.js';
 import { connectCause, exchangeCause, type FailureCause, type UpstreamFailure } from './failure.js';
+import { NodeExchange } from './node-exchange.js';
+
+export type { Exchange, ForwardSink, UpgradeExchange, UpgradeSink, UpstreamRequest } from './exchange.js';
 
 /** Total size of the fields of one message, both ways. */
 export const MAX_FIELD_BYTES = 65_536;
-
-export type UpstreamRequest = {
-  readonly method: string;
-  /** The client's own target, byte for byte. */
-  readonly target: string;
-  /** Flat field lines, ready to be sent. */
-  readonly fields: readonly string[];
-  readonly content: Buffer | Readable | null;
-};
-
-/** Who hears how the exchange goes. Field lists are flat and latin1. */
-export interface ForwardSink {
-  /** The request is about to be written to a connected socket; false gives it up, with nothing written. */
-  onSend(): boolean;
-  /** An interim response (1xx). */
-  onInterim(status: number, fields: string[]): void;
-  onFields(status: number, reason: string, fields: string[]): void;
-  /** False pauses the upstream until `resume`. */
-  onContent(chunk: Buffer): boolean;
-  onEnd(trailers: string[]): void;
-  onFailure(failure: UpstreamFailure): void;
-}
-
-/** The running exchange, as its starter holds it. */
-export interface Exchange {
-  /** Ends the upstream call at once; the sink hears nothing more. */
-  abort(): void;
-  resume(): void;
-  /** Whether the request was handed to a connected socket. */
-  readonly sent: boolean;
-}
 
 export class Upstream {
   readonly name: string;
@@ -54,6 +28,8 @@ export class Upstream {
   /** Calls of rules with a key have connections of their own, so that slow pass-through traffic cannot starve them. */
   readonly #keyed: Pool;
   readonly #open: Pool;
+  /** Connections of upgrades are their own: whatever became of one, nothing else follows on it. */
+  readonly #upgrades: http.Agent;
 
   constructor(config: UpstreamConfig) {
     this.name = config.name;
@@ -69,6 +45,7 @@ export class Upstream {
     };
     this.#keyed = new Pool(config.url.origin, options);
     this.#open = new Pool(config.url.origin, options);
+    this.#upgrades = new (config.url.protocol === 'https:' ? https : http).Agent({ keepAlive: false });
   }
 
   get url(): URL {
@@ -105,6 +82,12 @@ export class Upstream {
     return running;
   }
 
+  /** Sends a request whose fields offer to switch protocols, once. */
+  upgrade(request: UpstreamRequest, sink: UpgradeSink): UpgradeExchange {
+    const options = { config: this.#config, agent: this.#upgrades, maxFieldBytes: MAX_FIELD_BYTES };
+    return new NodeExchange(request, sink, sink, options).start();
+  }
+
   /** Waits for running exchanges, then closes the connections. */
   async close(): Promise<void> {
     await Promise.all([this.#keyed.close(), this.#open.close()]);
@@ -112,6 +95,7 @@ export class Upstream {
 
   /** Cuts every running exchange. */
   async destroy(): Promise<void> {
+    this.#upgrades.destroy();
     await Promise.all([this.#keyed.destroy(), this.#open.destroy()]);
   }
 }
