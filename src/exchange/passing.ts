@@ -7,7 +7,7 @@
 
 import { Transform } from 'node:stream';
 import type { BypassReason, Outcome } from '../core/outcome.js';
-import { clientFields, upstreamFields, withoutField } from '../http/fields.js';
+import { announcedTrailers, clientFields, requestTrailers, upstreamFields, withoutField } from '../http/fields.js';
 import type { UpstreamFailure } from '../upstream/failure.js';
 import type { Exchange, ForwardSink, Upstream, UpstreamRequest } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
@@ -24,15 +24,30 @@ export function upstreamRequest(
   uploading?: UploadListener,
   added: readonly string[] = [],
 ): UpstreamRequest {
-  const { httpVersion } = caller.req;
+  const { httpVersion, rawHeaders } = caller.req;
   let fields = upstreamFields(caller.fields, httpVersion, caller.requestId, upstream.host);
   for (let i = 0; i < added.length; i += 2) fields = withoutField(fields, (added[i] as string).toLowerCase());
+  fields.push(...added);
+  const trailers = trailersOf(caller, added);
+  if (trailers !== null) fields.push(...announcedTrailers(rawHeaders));
   return {
     method: caller.method,
     target: caller.target,
-    fields: added.length === 0 ? fields : [...fields, ...added],
+    fields,
     content: caller.content ?? (caller.announcesContent ? upload(caller, uploading) : null),
+    trailers,
   };
+}
+
+/** Whether there are trailers is known at the end of chunked content: of one that was read, now. `added` stay as they are. */
+function trailersOf({ req, content }: Caller, added: readonly string[]): UpstreamRequest['trailers'] {
+  if (req.headers['transfer-encoding'] === undefined) return null;
+  const read = () => {
+    let trailers = requestTrailers(req.rawTrailers);
+    for (let i = 0; i < added.length; i += 2) trailers = withoutField(trailers, (added[i] as string).toLowerCase());
+    return trailers;
+  };
+  return content === null || read().length > 0 ? read : null;
 }
 
 /**

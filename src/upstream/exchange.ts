@@ -11,6 +11,8 @@ export type UpstreamRequest = {
   /** Flat field lines, ready to be sent. */
   readonly fields: readonly string[];
   readonly content: Buffer | Readable | null;
+  /** Trailer field lines of chunked content, to be asked for at its end; null: it is delimited otherwise and has none. */
+  readonly trailers: (() => readonly string[]) | null;
 };
 
 /** Who hears how the exchange goes. Field lists are flat and latin1. */

@@ -1,5 +1,6 @@
 /**
- * One exchange over Node's own HTTP client, for what undici cannot do: upgrades whose connection becomes the client's.
+ * One exchange over Node's own HTTP client, for what undici cannot do: requests with trailers, `OPTIONS *`, and upgrades
+ * whose connection becomes the client's.
  *
  * Invariants: nothing is written before the connection is there and the sink has said yes, and nothing twice: Node's agent
  * repeats no request; a sink hears exactly one of `onEnd`, `onFailure` and `onSwitched`, and none after `abort`; the
@@ -55,6 +56,8 @@ export class NodeExchange implements UpgradeExchange {
   }
 
   start(): this {
+    const { content } = this.#request;
+    if (content !== null && !Buffer.isBuffer(content)) content.once('error', () => this.#onContentLost());
     try {
       this.#call = this.#open();
       this.#after(this.#options.config.connectTimeoutMs, () => this.#fail('not-sent', 'connect-timeout'));
@@ -84,8 +87,9 @@ export class NodeExchange implements UpgradeExchange {
   #open(): ClientRequest {
     const { config, agent, maxFieldBytes } = this.#options;
     const { url } = config;
-    const { method, target, content } = this.#request;
+    const { method, target, content, trailers } = this.#request;
     const fields = [...this.#request.fields];
+    if (trailers !== null) fields.push('Transfer-Encoding', 'chunked');
     if (fieldLines(fields, 'host').length === 0) fields.push('Host', url.host);
     if (content === null && !WITHOUT_CONTENT.has(method) && fieldLines(fields, 'content-length').length === 0) {
       fields.push('Content-Length', '0');
@@ -100,8 +104,8 @@ export class NodeExchange implements UpgradeExchange {
       maxHeaderSize: maxFieldBytes,
       // As the other transport has it: the name that the request asks for.
       servername: serverNameOf(fields),
-      // The end of one direction is not the end of the other.
-      allowHalfOpen: true,
+      // The end of one direction is the end of the other as well, but for a connection that becomes the client's.
+      allowHalfOpen: this.#upgrade !== null,
     };
     const call = (url.protocol === 'https:' ? https : http).request(options);
     // The size of the fields is the bound. Node would drop those beyond a number in silence.
@@ -132,7 +136,7 @@ export class NodeExchange implements UpgradeExchange {
     this.#after(this.#options.config.headersTimeoutMs, () => this.#onSilence('unanswered'));
     const { content } = this.#request;
     if (content === null) call.end();
-    else if (Buffer.isBuffer(content)) call.end(content);
+    else if (Buffer.isBuffer(content)) this.#finish(call, content);
     else this.#upload(call, content);
     if (this.#halfClosed) call.once('finish', () => this.#socket?.end());
   }
@@ -146,9 +150,22 @@ export class NodeExchange implements UpgradeExchange {
     call.on('drain', () => content.resume());
     content.once('end', () => {
       this.#uploading = false;
-      call.end();
+      this.#finish(call, null);
     });
-    content.once('error', () => this.#fail(this.#state === 'answering' ? 'cut' : 'unanswered', 'reset'));
+  }
+
+  #finish(call: ClientRequest, content: Buffer | null): void {
+    if (content !== null && content.length > 0) call.write(content);
+    const trailers = this.#request.trailers?.() ?? [];
+    const pairs: [string, string][] = [];
+    for (let i = 0; i + 1 < trailers.length; i += 2) pairs.push([trailers[i] as string, trailers[i + 1] as string]);
+    if (pairs.length > 0) call.addTrailers(pairs);
+    call.end();
+  }
+
+  #onContentLost(): void {
+    if (this.#state === 'connecting') this.#fail('not-sent', 'client-content');
+    else this.#fail(this.#state === 'answering' ? 'cut' : 'unanswered', 'reset');
   }
 
   #onInterim(status: number, fields: string[]): void {

@@ -1,9 +1,10 @@
 /**
- * One upstream: its connections, its deadlines, and the forwarding of one request.
+ * One upstream: its connections, its deadlines, and the forwarding of one request. What undici cannot do goes over Node's
+ * own client (node-exchange.ts).
  *
- * Invariants: nothing that may have been sent is ever sent again; "sent" begins when undici hands the request to a
- * connected socket, which it announces just before the first byte; a sink hears exactly one of `onEnd` and
- * `onFailure`, and neither after `abort`.
+ * Invariants, whichever client carries a request: nothing that may have been sent is ever sent again; "sent" begins when
+ * the request is handed to a connected socket, just before the first byte, which undici announces; a sink hears exactly
+ * one of `onEnd`, `onFailure` and, for upgrades, `onSwitched`, and none after `abort`.
  */
 
 import { subscribe } from 'node:diagnostics_channel';
@@ -22,14 +23,17 @@ export type { Exchange, ForwardSink, UpgradeExchange, UpgradeSink, UpstreamReque
 /** Total size of the fields of one message, both ways. */
 export const MAX_FIELD_BYTES = 65_536;
 
+/** How long a connection of Node's client is kept for a next request; servers close idle ones after 5 s and more. */
+const IDLE_MS = 4_000;
+
 export class Upstream {
   readonly name: string;
   readonly #config: UpstreamConfig;
   /** Calls of rules with a key have connections of their own, so that slow pass-through traffic cannot starve them. */
   readonly #keyed: Pool;
   readonly #open: Pool;
-  /** Connections of upgrades are their own: whatever became of one, nothing else follows on it. */
-  readonly #upgrades: http.Agent;
+  /** The same for Node's client. A connection of an upgrade is its own: whatever became of it, nothing else follows. */
+  readonly #agents: Readonly<Record<'keyed' | 'open' | 'upgrade', http.Agent>>;
 
   constructor(config: UpstreamConfig) {
     this.name = config.name;
@@ -45,7 +49,9 @@ export class Upstream {
     };
     this.#keyed = new Pool(config.url.origin, options);
     this.#open = new Pool(config.url.origin, options);
-    this.#upgrades = new (config.url.protocol === 'https:' ? https : http).Agent({ keepAlive: false });
+    const { Agent } = config.url.protocol === 'https:' ? https : http;
+    const idle = { keepAlive: true, timeout: IDLE_MS };
+    this.#agents = { keyed: new Agent(idle), open: new Agent(idle), upgrade: new Agent({ keepAlive: false }) };
   }
 
   get url(): URL {
@@ -69,6 +75,9 @@ export class Upstream {
 
   /** Sends one request, once. Every way it can end is told to the sink. */
   forward(request: UpstreamRequest, sink: ForwardSink, pool: 'keyed' | 'open'): Exchange {
+    // undici drops trailers, and takes no target but a path.
+    const isForNode = request.trailers !== null || (request.method === 'OPTIONS' && request.target === '*');
+    if (isForNode) return this.#overNode(request, sink, null, this.#agents[pool]);
     const running = new RunningExchange(request.method, sink);
     const options: Dispatcher.DispatchOptions = {
       path: request.target,
@@ -84,18 +93,17 @@ export class Upstream {
 
   /** Sends a request whose fields offer to switch protocols, once. */
   upgrade(request: UpstreamRequest, sink: UpgradeSink): UpgradeExchange {
-    const options = { config: this.#config, agent: this.#upgrades, maxFieldBytes: MAX_FIELD_BYTES };
-    return new NodeExchange(request, sink, sink, options).start();
+    return this.#overNode(request, sink, sink, this.#agents.upgrade);
   }
 
-  /** Waits for running exchanges, then closes the connections. */
-  async close(): Promise<void> {
-    await Promise.all([this.#keyed.close(), this.#open.close()]);
+  #overNode(request: UpstreamRequest, sink: ForwardSink, upgrade: UpgradeSink | null, agent: http.Agent): NodeExchange {
+    const options = { config: this.#config, agent, maxFieldBytes: MAX_FIELD_BYTES };
+    return new NodeExchange(request, sink, upgrade, options).start();
   }
 
   /** Cuts every running exchange. */
   async destroy(): Promise<void> {
-    this.#upgrades.destroy();
+    for (const agent of Object.values(this.#agents)) agent.destroy();
     await Promise.all([this.#keyed.destroy(), this.#open.destroy()]);
   }
 }
