@@ -11,12 +11,13 @@ import { subscribe } from 'node:diagnostics_channel';
 import http from 'node:http';
 import https from 'node:https';
 import type { Socket } from 'node:net';
-import { type Dispatcher, Pool } from 'undici';
+import { buildConnector, type Dispatcher, Pool } from 'undici';
 import type { UpstreamConfig } from '../config/config.js';
 import { hasNoContent } from '../http/fields.js';
 import type { Exchange, ForwardSink, UpgradeExchange, UpgradeSink, UpstreamRequest } from './exchange.js';
 import { connectCause, exchangeCause, type FailureCause, type UpstreamFailure } from './failure.js';
 import { NodeExchange } from './node-exchange.js';
+import { expectResponse, ignoreContinue } from './unasked-continue.js';
 
 export type { Exchange, ForwardSink, UpgradeExchange, UpgradeSink, UpstreamRequest } from './exchange.js';
 
@@ -40,7 +41,7 @@ export class Upstream {
     this.#config = config;
     const options: Pool.Options = {
       pipelining: 1,
-      connect: { timeout: config.connectTimeoutMs },
+      connect: connectorOf(config),
       headersTimeout: config.headersTimeoutMs,
       bodyTimeout: config.bodyTimeoutMs,
       maxHeaderSize: MAX_FIELD_BYTES,
@@ -108,6 +109,16 @@ export class Upstream {
   }
 }
 
+function connectorOf({ connectTimeoutMs }: UpstreamConfig): buildConnector.connector {
+  const connect = buildConnector({ timeout: connectTimeoutMs });
+  return (options, callback) =>
+    connect(options, (...[error, socket]) => {
+      if (error !== null) return callback(error, null);
+      ignoreContinue(socket, MAX_FIELD_BYTES);
+      callback(null, socket);
+    });
+}
+
 /** The exchange whose request undici is about to write: it says so, and then, in the same turn, to which socket. */
 let writing: RunningExchange | null = null;
 subscribe('undici:client:sendHeaders', (message) => {
@@ -160,6 +171,7 @@ class RunningExchange implements Exchange {
 
   onSocket(socket: Socket): void {
     this.#socket = socket;
+    expectResponse(socket);
   }
 
   onHeaders(status: number, rawFields: Buffer[], resume: () => void, reason: string): boolean {

@@ -535,6 +535,63 @@ t.test('Expect: 100-continue is answered, and the content arrives', async (t) =>
   t.equal(callOf('/expect').content?.toString(), 'hello');
 });
 
+t.test('a 100 Continue that nobody asked for is ignored, in whatever pieces it comes', async (t) => {
+  const interim = 'HTTP/1.1 100 Continue\r\nX-Interim: 1\r\n\r\n';
+  const hints = 'HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n';
+  const final = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
+  const whole = `HTTP/1.1 100\r\n\r\n${interim}${hints}${interim}${final}`;
+  const cases: [string, string[], number][] = [
+    ['one', [interim + final], 0],
+    ['apart', [interim, final], 0],
+    ['several', [whole], 1],
+    ['bytes', [...whole], 1],
+    ['content', [`HTTP/1.1 200 OK\r\nContent-Length: ${interim.length}\r\n\r\n${interim}`], 0],
+  ];
+  for (const prefix of ['plain', 'queried', 'chunked']) {
+    for (const [name, pieces, hinted] of cases) {
+      const path = `/${prefix}/continue-${name}`;
+      upstream.on(path, async (call) => {
+        // The first comes while the request may still be under way.
+        for (const [index, piece] of pieces.entries()) {
+          if (index === pieces.length - 1) await call.received;
+          call.raw(piece);
+          await new Promise<void>((resolve) => setImmediate(resolve));
+        }
+        call.finish();
+      });
+      const client = await RawClient.connect(gateway.url);
+      t.teardown(() => client.close());
+      for (let turn = 1; turn <= 2; turn += 1) {
+        const framing =
+          prefix === 'chunked' ? 'Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n' : 'Content-Length: 1\r\n\r\nx';
+        client.write(`PUT ${path}?id=${turn} HTTP/1.1\r\nHost: a\r\n${framing}`);
+        for (let hint = 0; hint < hinted; hint += 1) t.equal((await client.answer())?.status, 103, path);
+        const answer = await client.answer();
+        t.equal(answer?.status, 200, path);
+        t.equal(answer?.text, name === 'content' ? interim : 'ok');
+      }
+      t.equal(upstream.count(path), 2, 'each sent once');
+    }
+  }
+});
+
+t.test('Expect: 100-continue is answered once, also where the upstream says so as well', async (t) => {
+  for (const path of ['/plain/expected', '/keyed/expected']) {
+    upstream.on(path, async (call) => {
+      call.head(100, 'Continue', []);
+      await call.received;
+      call.answer({ content: 'ok' });
+    });
+    const client = await RawClient.connect(gateway.url);
+    t.teardown(() => client.close());
+    client.write(`PUT ${path} HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 8\r\n\r\n`);
+    t.equal((await client.answer())?.status, 100);
+    client.write('{"id":9}');
+    t.equal((await client.answer())?.text, 'ok');
+    t.equal(callOf(path).header('expect'), null);
+  }
+});
+
 t.test('the fields of other intermediaries are added to, not replaced', async (t) => {
   upstream.on('/queried/status', answers({ fields: ['Cache-Status', 'origin; hit', 'Age', '7'], content: 'ok' }));
   const answer = await gateway.request({ path: '/queried/status?id=1' });
