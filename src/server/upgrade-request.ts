@@ -46,6 +46,7 @@ export function lastResponse(req: IncomingMessage, socket: Socket): ServerRespon
     res.emit('close');
     // Closing with something unread would reset the connection, and the answer with it.
     socket.end();
+    socket.removeAllListeners('readable');
     socket.resume();
     socket.setTimeout(FAREWELL_MS, () => socket.destroy());
   });
