@@ -199,8 +199,8 @@ export class NodeExchange implements UpgradeExchange {
   }
 
   #onEnd(response: IncomingMessage): void {
-    // Where the end of the connection is the end of the message, Node takes a reset for one.
-    if (!response.complete || this.#socket?.errored) return this.#fail('cut', 'reset');
+    // A reset has been told of as an error by now, also where the end of the connection is the end of the message.
+    if (!response.complete) return this.#fail('cut', 'reset');
     this.#end(response.rawTrailers);
   }
 
