@@ -6,8 +6,13 @@
  * something has been asked for it, in the order in which they offered to.
  */
 
-/** Gives up what can be done without, of so many bytes that are missing, as much as there is. */
-export type GiveUp = (missingBytes: number) => void;
+/** Somebody who holds what can be done without. */
+export interface Giver {
+  /** The most that it could give up. */
+  spareBytes(): number;
+  /** Gives up so many bytes, or as much as there is. */
+  giveUp(missingBytes: number): void;
+}
 
 type Held = { readonly bytes: number; holders: number };
 
@@ -15,7 +20,7 @@ export class MemoryBudget {
   readonly #mostBytes: number;
   #usedBytes = 0;
   readonly #held = new Map<object, Held>();
-  readonly #givers: GiveUp[] = [];
+  readonly #givers: Giver[] = [];
 
   constructor(mostBytes: number) {
     this.#mostBytes = mostBytes;
@@ -29,26 +34,31 @@ export class MemoryBudget {
     return this.#usedBytes;
   }
 
-  /** Offers to give something up when room is short. */
-  onShort(giveUp: GiveUp): void {
-    this.#givers.push(giveUp);
+  /** Whether more is taken than there is, of what had to be held anyway. */
+  get isOver(): boolean {
+    return this.#usedBytes > this.#mostBytes;
+  }
+
+  /** Will be asked when room is short. */
+  onShort(giver: Giver): void {
+    this.#givers.push(giver);
   }
 
   /** Whether there is room for so many bytes, now or when others have given up what they can do without. */
   hasRoomFor(bytes: number): boolean {
-    for (const giveUp of this.#givers) {
-      const missing = this.#usedBytes + bytes - this.#mostBytes;
-      if (missing <= 0) return true;
-      // Were it all given up, it would be for nothing.
-      if (bytes > this.#mostBytes) return false;
-      giveUp(missing);
-    }
+    const missing = this.#usedBytes + bytes - this.#mostBytes;
+    if (missing <= 0) return true;
+    // Were it all given up, and not enough, it would be for nothing.
+    let spare = 0;
+    for (const giver of this.#givers) spare += giver.spareBytes();
+    if (spare < missing) return false;
+    this.#ask(bytes);
     return this.#usedBytes + bytes <= this.#mostBytes;
   }
 
-  /** After something was held anyway: asks for room for it. */
+  /** After something was held anyway: asks for room for it, as much as there is. */
   reclaim(): void {
-    this.hasRoomFor(0);
+    this.#ask(0);
   }
 
   /** False, and nothing is taken, when there is no room for so many bytes. */
@@ -85,6 +95,11 @@ export class MemoryBudget {
     this.#usedBytes += bytes;
   }
 
+  /** Whether letting go of it once would give something back. */
+  isHeldOnce(what: object): boolean {
+    return this.#held.get(what)?.holders === 1;
+  }
+
   /** To be called once for each time that it was held. */
   letGo(what: object): void {
     const held = this.#held.get(what);
@@ -93,5 +108,13 @@ export class MemoryBudget {
     if (held.holders > 0) return;
     this.#held.delete(what);
     this.#usedBytes -= held.bytes;
+  }
+
+  #ask(bytes: number): void {
+    for (const giver of this.#givers) {
+      const missing = this.#usedBytes + bytes - this.#mostBytes;
+      if (missing <= 0) return;
+      giver.giveUp(missing);
+    }
   }
 }

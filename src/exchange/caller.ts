@@ -28,6 +28,12 @@ const NOTHING = Buffer.alloc(0);
 /** Reason phrases that Node writes. They carry no meaning (RFC 9110 section 15.1): another one is replaced, not refused. */
 const WRITABLE_REASON = /^[\t\x20-\x7e\x80-\xff]*$/;
 
+/**
+ * Refusals that end the connection: what follows a request that can be read in several ways may be part of it, and what is
+ * left of a large upload is not read to its end for an answer that is already clear.
+ */
+const ENDS_CONNECTION: ReadonlySet<ProblemCode> = new Set(['bad-request', 'content-too-large', 'draining']);
+
 /** What is known of a finished request: what logs and metrics read. */
 export type Report = {
   readonly method: string;
@@ -81,10 +87,12 @@ export class Caller {
   #onLeft: (() => void) | null = null;
   #onDrain: (() => void) | null = null;
   #onDone: (() => void) | null = null;
+  #onContentBroken: (() => void) | null = null;
   #unflushed = false;
   #isOver = false;
   /** The connection speaks another protocol: the request is over when the connection is. */
   #switched = false;
+  #endsConnection = false;
   readonly #onOver: (report: Report) => void;
 
   constructor(
@@ -132,6 +140,11 @@ export class Caller {
     return this.#outcome !== null;
   }
 
+  /** Whether its answer is a refusal after which nothing more of its connection is read. */
+  get endsConnection(): boolean {
+    return this.#endsConnection;
+  }
+
   /** The rule's name for logs and metrics. */
   get route(): string {
     return this.rule?.name ?? 'unmatched';
@@ -157,6 +170,11 @@ export class Caller {
   /** One listener for the client's leaving before its answer is complete. */
   whenLeft(listener: () => void): void {
     this.#onLeft = listener;
+  }
+
+  /** One listener for content that will not come to its end while the client is still there. */
+  whenContentBroken(listener: () => void): void {
+    this.#onContentBroken = listener;
   }
 
   /** One listener for the end of its answer, however it ends: nothing of it lies in the client's connection any more. */
@@ -205,13 +223,13 @@ export class Caller {
   /** False when the client's connection is full; `whenDrained` tells when there is room. */
   write(chunk: Buffer): boolean {
     this.#unflushed = false;
-    return this.gone ? true : this.#res.write(chunk);
+    return this.gone || this.#res.writableEnded ? true : this.#res.write(chunk);
   }
 
   /** Ends the answer. Trailers can only follow a chunked message. */
   end(lastChunk: Buffer | null, trailers: readonly string[]): void {
     this.#unflushed = false;
-    if (this.gone) return;
+    if (this.gone || this.#res.writableEnded) return;
     if (trailers.length > 0 && this.#res.chunkedEncoding) {
       const pairs: [string, string][] = [];
       for (let i = 0; i + 1 < trailers.length; i += 2) pairs.push([trailers[i] as string, trailers[i + 1] as string]);
@@ -223,7 +241,8 @@ export class Caller {
 
   /** Cuts an answer that cannot be finished, so that the client cannot take it for whole. */
   cut(): void {
-    if (this.gone) return;
+    // A refusal is whole: there is nothing behind it to be cut.
+    if (this.gone || this.#outcome?.kind === 'refused') return;
     this.#outcome = { kind: 'cut', role: this.role };
     // To HTTP/1.0, and to whatever else is spoken now, the end of the connection may be the end of the message.
     if (this.req.httpVersion === '1.0' || this.#switched) this.req.socket.resetAndDestroy();
@@ -265,10 +284,25 @@ export class Caller {
     if (this.begun) return this.cut();
     const message = problemMessage(code, options);
     const outcome: Outcome = { kind: 'refused', code, role: this.role };
-    // What is left of a large upload is not read to its end for an answer that is already clear.
-    if (code === 'content-too-large' || code === 'draining') message.fields.push('Connection', 'close');
+    if (ENDS_CONNECTION.has(code)) {
+      this.#endsConnection = true;
+      message.fields.push('Connection', 'close');
+    }
     this.#begin(message.status, STATUS_CODES[message.status] as string, message.fields, outcome);
     this.end(this.method === 'HEAD' ? null : message.content, []);
+  }
+
+  /** Its content breaks off in something that cannot be read: it is told so, and whoever forwards it that it has left. */
+  contentUnreadable(options: ProblemOptions): void {
+    this.refuse('bad-request', options);
+    this.#onContentBroken?.();
+    this.#left();
+  }
+
+  #left(): void {
+    const onLeft = this.#onLeft;
+    this.#onLeft = null;
+    onLeft?.();
   }
 
   #over(): void {
@@ -280,7 +314,7 @@ export class Caller {
     if (this.offer === null && !this.req.readableEnded) this.req.unpipe().resume();
     this.#onOver(this.#report());
     this.#onDone?.();
-    if (!finished) this.#onLeft?.();
+    if (!finished) this.#left();
   }
 
   #begin(status: number, reason: string, fields: readonly string[], outcome: Outcome): void {

@@ -8,25 +8,21 @@
  */
 
 import type { ClaimResult, Expects, FlightRef, Lease, Settlement } from '../core/claim.js';
-import type { BypassReason } from '../core/outcome.js';
-import { type Decision, decide, endingOf, type Refusal, retryAfterSeconds, waitOf, waits } from '../core/policy.js';
-import type { ClaimPolicy, RejectPolicy } from '../core/rule.js';
-import { type SharedResponse, type Vary, variantKey, variantMaterial, varyMatches } from '../core/sharing.js';
+import { type Decision, decide, endingOf, waitOf, waits } from '../core/policy.js';
+import { type Vary, variantKey, variantMaterial, varyMatches } from '../core/sharing.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 import type { Upstream } from '../upstream/upstream.js';
+import { Answering, claimPolicyOf, refuseRepeat } from './answering.js';
 import type { Caller } from './caller.js';
 import { Flight, type FlightListener, type FlightState } from './flight.js';
 import { Following, type StreamOptions } from './following.js';
-import { type Given, HandingOut } from './handing-out.js';
 import { eachOf, inSlices } from './in-slices.js';
 import type { Leaders } from './leaders.js';
 import type { ExchangeObserver } from './observer.js';
-import { bypass } from './passing.js';
 import type { Reconciler } from './reconciler.js';
 import type { Recording } from './recording.js';
 import { RelayingReader } from './relaying.js';
 
-const PLAIN_CONFLICT = { status: 409, retryAfter: { kind: 'computed' } } as const satisfies RejectPolicy['conflict'];
 /** What becomes of whoever does not wait for the response of a marked key. */
 const AS_EXPECTED = { kind: 'unshareable', reason: 'expected' } as const satisfies Settlement;
 /** Time beyond the deadlines of a leader until its silence is taken for our own deafness. */
@@ -52,7 +48,7 @@ export class Flights {
   readonly #open = new Map<string, Flight>();
   /** Flights of other processes that are followed here, by the id of their leader's flight. */
   readonly #followed = new Map<string, Flight>();
-  readonly #handingOut: HandingOut;
+  readonly #answering: Answering;
   readonly #listener: FlightListener = {
     onExpired: (caller, flight) => this.#onExpired(caller, flight),
     onEmpty: (flight) => this.#onEmpty(flight),
@@ -60,7 +56,7 @@ export class Flights {
 
   constructor(options: FlightsOptions) {
     this.#options = options;
-    this.#handingOut = new HandingOut(options.leaders.budget);
+    this.#answering = new Answering(options);
   }
 
   /** Takes a request whose key is known: it leads, follows, is answered or refused. */
@@ -108,7 +104,7 @@ export class Flights {
       return true;
     }
     if (state.kind === 'leading' && !waits(flight.policy)) {
-      this.#refuseDuplicate(caller, state.leading.ref);
+      this.#answering.refuseDuplicate(caller, state.leading.ref);
       return true;
     }
     this.#admit(flight, caller);
@@ -195,7 +191,7 @@ export class Flights {
         return this.#conclude(flight, AS_EXPECTED);
       case 'reject':
         this.#close(flight);
-        for (const seeker of flight.takeAll()) this.#refuseDuplicate(seeker, decision.flight);
+        for (const seeker of flight.takeAll()) this.#answering.refuseDuplicate(seeker, decision.flight);
         return;
       case 'refuse':
         this.#close(flight);
@@ -231,9 +227,10 @@ export class Flights {
       },
     });
     flight.state = { kind: 'leading', leading };
+    flight.leaderFlight = lease.flight;
     flight.expects = expects;
     if (waits(flight.policy)) flight.markFollowers();
-    else for (const seeker of flight.takeAll()) this.#refuseDuplicate(seeker, leading.ref);
+    else for (const seeker of flight.takeAll()) this.#answering.refuseDuplicate(seeker, leading.ref);
     leading.start();
     if (expects === 'unshareable') this.#tell(flight, AS_EXPECTED);
   }
@@ -330,32 +327,22 @@ export class Flights {
         if (!varyMatches(ending.response.vary, caller.fields)) {
           return this.#arriveAsVariant(caller, flight.key, ending.response.vary);
         }
-        return this.#collapse(flight, caller, ending.response);
+        return this.#answering.giveCollapsed(caller, flight.key, ending.response);
       case 'elect':
         return this.arrive(caller, flight.key, ending.election, flight.leaderFlight);
       case 'ask-again':
         return this.arrive(caller, flight.key, ending.election);
       case 'forward':
-        return this.#bypass(caller, 'not-shareable');
+        return this.#answering.bypass(caller, 'not-shareable');
       case 'refuse':
         return ending.code === 'outcome-unknown' ? refuseRepeat(caller, ending.code) : caller.refuse(ending.code);
     }
   }
 
-  #replay(flight: Flight, caller: Caller, { response, ageMs, ttlMs }: Decision & { kind: 'replay' }): void {
-    const added = claimPolicyOf(caller).kind === 'replay' ? replayFields(ttlMs) : [];
-    if (!varyMatches(response.vary, caller.fields)) return this.#arriveAsVariant(caller, flight.key, response.vary);
-    const given: Given = { ageMs, outcome: { kind: 'hit', ttlMs }, added };
-    if (this.#handingOut.give(caller, flight.key, response, given, false) === 'overloaded') caller.refuse('overloaded');
-  }
-
-  /** Whoever has waited for it gets it: it is in memory by now. */
-  #collapse({ key }: Flight, caller: Caller, response: SharedResponse): void {
-    const policy = claimPolicyOf(caller);
-    const isReplay = policy.kind === 'replay';
-    const added = isReplay ? replayFields(policy.keepMs) : [];
-    const given: Given = { ageMs: isReplay ? 0 : null, outcome: { kind: 'collapsed' }, added };
-    this.#handingOut.give(caller, key, response, given, true);
+  #replay(flight: Flight, caller: Caller, decision: Decision & { kind: 'replay' }): void {
+    const { vary } = decision.response;
+    if (varyMatches(vary, caller.fields)) this.#answering.giveKept(caller, flight.key, decision);
+    else this.#arriveAsVariant(caller, flight.key, vary);
   }
 
   /** A variant is a key of its own, with names and material of its own. */
@@ -379,33 +366,19 @@ export class Flights {
     this.#options.reconciler.unknown(caller, claimPolicyOf(caller), { store, key, flight, material });
   }
 
-  #bypass(caller: Caller, reason: BypassReason): void {
-    bypass(caller, this.#options.upstreamOf(caller.upstream), reason, this.#options.observer);
-  }
-
   #storeDown(flight: Flight): void {
     this.#close(flight);
     for (const seeker of flight.takeAll()) {
-      if (flight.policy.onStoreDown === 'pass') this.#bypass(seeker, 'store-unavailable');
+      if (flight.policy.onStoreDown === 'pass') this.#answering.bypass(seeker, 'store-unavailable');
       else seeker.refuse('store-unavailable');
     }
-  }
-
-  #refuseDuplicate(caller: Caller, flight: FlightRef): void {
-    const policy = claimPolicyOf(caller);
-    const { status, retryAfter } = policy.kind === 'reject' ? policy.conflict : PLAIN_CONFLICT;
-    const seconds =
-      retryAfter.kind === 'fixed'
-        ? retryAfter.seconds
-        : retryAfterSeconds(policy.leaseMs, flight, this.#options.leaders.latencyMsOf(caller.route));
-    caller.refuse('in-flight', { status, retryAfterSeconds: seconds });
   }
 
   /** Out of patience: a repeat of a replayed request is told what it would have been told at once without a wait. */
   #onExpired(caller: Caller, { policy, state }: Flight): void {
     if (policy.kind !== 'replay' || state.kind === 'claiming') return caller.refuse('wait-timeout');
-    if (state.kind === 'leading') return this.#refuseDuplicate(caller, state.leading.ref);
-    this.#refuseDuplicate(caller, state.following.ref);
+    if (state.kind === 'leading') return this.#answering.refuseDuplicate(caller, state.leading.ref);
+    this.#answering.refuseDuplicate(caller, state.following.ref);
   }
 
   #onEmpty(flight: Flight): void {
@@ -431,23 +404,4 @@ function followersReading(recording: Recording | null, state: FlightState): numb
 /** Whether as many wait for the flight, or read its response, as its rule allows. */
 function isCrowded({ policy, recording, state, waitingCount }: Flight): boolean {
   return policy.kind === 'coalesce' && waitingCount + followersReading(recording, state) >= policy.maxFollowers;
-}
-
-/** The policy of a request that has a key. Only such requests arrive here. */
-function claimPolicyOf(caller: Caller): ClaimPolicy {
-  const policy = caller.rule?.policy;
-  if (policy === undefined || policy.kind === 'pass' || policy.kind === 'queue')
-    throw new Error('a request of this policy joins no flight');
-  return policy;
-}
-
-/** A repeat of what is held or done is told so with 409; the first caller of an unknown outcome had 504. */
-function refuseRepeat(caller: Caller, code: Refusal): void {
-  caller.refuse(code, code === 'outcome-unknown' ? { status: 409 } : {});
-}
-
-/** What tells a replay from the first answer (draft-ietf-httpapi-idempotency-key-header), and until when it can be had. */
-function replayFields(ttlMs: number): string[] {
-  const expires = new Date(Date.now() + ttlMs).toUTCString();
-  return ['Idempotent-Replayed', 'true', 'Idempotency-Expires', expires];
 }

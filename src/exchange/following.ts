@@ -42,6 +42,10 @@ export class Following {
   #sinceMs = performance.now();
   #recording: Recording | null = null;
   #source: Reading | null = null;
+  /** No more pieces come. */
+  #lost = false;
+  /** The flight is over, and its response for nobody else: what is read here has its pieces and nothing else. */
+  #beyond = false;
   #silence: NodeJS.Timeout | undefined;
 
   constructor(ref: FlightRef, options: FollowingOptions) {
@@ -71,7 +75,7 @@ export class Following {
   /** Nobody is here any more. */
   leave(): void {
     this.#waiting.abort();
-    this.#endReading();
+    this.#cut();
   }
 
   /** Follows the flight to its end. */
@@ -95,26 +99,35 @@ export class Following {
     if (stream === null || signal.aborted) return;
     const reader = {
       onPiece: (piece: Piece) => this.#onPiece(stream, piece),
-      onLost: () => this.#cut(),
+      onAlive: () => this.#listen(stream),
+      onLost: () => this.#onLost(),
     };
     this.#source = store.relayed(this.#ref, reader, { pollMs, signal });
   }
 
   #onPiece(stream: StreamOptions, piece: Piece): boolean {
-    clearTimeout(this.#silence);
     const read = readPiece(piece);
-    if (read === null) {
-      this.#cut();
+    if (read === null || read.kind === 'over') {
+      this.#over(read?.over ?? { kind: 'cut' });
       return false;
     }
-    if (read.kind === 'over') {
-      this.#over(read.over);
-      return false;
-    }
-    this.#silence = setTimeout(() => this.#cut(), stream.silenceMs);
     if (read.kind === 'head') this.#begin(stream, read.head);
     else this.#recording?.add(read.bytes, false);
+    this.#listen(stream);
     return !(this.#recording?.full ?? false);
+  }
+
+  /** Who has begun to read waits so long for the next sign of life, unless it is itself what is waited for. */
+  #listen(stream: StreamOptions): void {
+    clearTimeout(this.#silence);
+    if (this.#recording === null || this.#recording.full || this.#reading.signal.aborted) return;
+    this.#silence = setTimeout(() => this.#cut(), stream.silenceMs);
+  }
+
+  /** How the flight has ended is on its way, unless it is known. */
+  #onLost(): void {
+    this.#lost = true;
+    if (this.#beyond) this.#cut();
   }
 
   #begin(stream: StreamOptions, head: ResponseHead): void {
@@ -122,7 +135,10 @@ export class Following {
       limitBytes: stream.policy.maxSharedBytes,
       budget: stream.budget,
       stallMs: stream.policy.stallMs,
-      onRoom: () => this.#source?.resume(),
+      onRoom: () => {
+        this.#source?.resume();
+        this.#listen(stream);
+      },
       onReaderGone: stream.onReaderGone,
     });
     stream.onRecording(this.#recording);
@@ -138,7 +154,10 @@ export class Following {
     const recording = this.#recording;
     if (recording === null) return this.#endReading();
     // It is for nobody else; those who have begun go on.
-    if (settlement.kind === 'unshareable' && recording.isRead) return;
+    if (settlement.kind === 'unshareable' && recording.isRead && !this.#lost) {
+      this.#beyond = true;
+      return;
+    }
     // Somebody else's word, an operator's, may have taken the place of what is being read.
     if (settlement.kind === 'response' && recording.isBeginningOf(settlement.response)) {
       recording.concludeWith(settlement.response);

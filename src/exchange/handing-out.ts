@@ -6,7 +6,7 @@
  * `STALL_MS` when room is short: what does not read cannot keep others from being served.
  */
 
-import type { MemoryBudget } from '../core/memory-budget.js';
+import type { Giver, MemoryBudget } from '../core/memory-budget.js';
 import type { Outcome } from '../core/outcome.js';
 import { type SharedResponse, sizeOf } from '../core/sharing.js';
 import type { Caller } from './caller.js';
@@ -39,7 +39,7 @@ export type Given = {
   readonly added: readonly string[];
 };
 
-export class HandingOut {
+export class HandingOut implements Giver {
   readonly #budget: MemoryBudget;
   readonly #now: () => number;
   /** Who reads what, by key: two responses of one key are read at a time only when one has taken the other's place. */
@@ -51,12 +51,12 @@ export class HandingOut {
   constructor(budget: MemoryBudget, now: () => number = () => performance.now()) {
     this.#budget = budget;
     this.#now = now;
-    budget.onShort((missingBytes) => this.#giveUp(missingBytes));
+    budget.onShort(this);
   }
 
   /**
    * Gives a response that answers the key. `overloaded`, and nothing is given, when there is no room for it. One that is
-   * here `anyway` is given all the same, at the cost of who takes nothing.
+   * here `anyway` is given all the same, unless the bound is overstepped already.
    */
   give(
     caller: Recipient,
@@ -75,7 +75,7 @@ export class HandingOut {
     const one = sameOf(readers, response);
     const bytes = sizeOf(one);
     if (!this.#budget.hold(one, bytes)) {
-      if (!anyway) return 'overloaded';
+      if (!anyway || this.#budget.isOver) return 'overloaded';
       this.#budget.holdAnyway(one, bytes);
     }
     const reader: Reader = { caller, key, response: one, at: 0, progressAtMs: this.#now() };
@@ -131,10 +131,17 @@ export class HandingOut {
     return idle.sort((one, other) => one.progressAtMs - other.progressAtMs);
   }
 
-  #giveUp(missingBytes: number): void {
+  spareBytes(): number {
     const now = this.#now();
-    if (now - this.#lookedAtMs < LOOK_AGAIN_MS) return;
+    if (now - this.#lookedAtMs < LOOK_AGAIN_MS) return 0;
     this.#lookedAtMs = now;
+    const responses = new Set(this.#idleFor(STALL_MS).map(({ response }) => response));
+    let bytes = 0;
+    for (const response of responses) bytes += sizeOf(response);
+    return bytes;
+  }
+
+  giveUp(missingBytes: number): void {
     const until = this.#budget.usedBytes - missingBytes;
     for (const reader of this.#idleFor(STALL_MS)) {
       if (this.#budget.usedBytes <= until) return;

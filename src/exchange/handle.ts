@@ -10,7 +10,7 @@ import { matchRule, type RuleTable } from '../core/match.js';
 import type { ProblemCode } from '../core/outcome.js';
 import type { KeyedPolicy } from '../core/rule.js';
 import { parseTarget, type Target } from '../core/target.js';
-
+import { requestFault } from '../http/framing.js';
 import type { OtherName } from '../store/store.js';
 import type { Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
@@ -57,15 +57,15 @@ export type Asking = { readonly method: string; readonly target: string; readonl
 
 function located({ method, target: raw, fields }: Asking, rules: RuleTable) {
   const target = parseTarget(raw);
-  const hosts = fieldLines(fields, 'host');
-  const host = target.host ?? hosts[0] ?? '';
-  return { target, hosts, host, match: matchRule(rules, { method, path: target.path, host, fields }) };
+  const host = target.host ?? fieldLines(fields, 'host')[0] ?? '';
+  return { target, host, match: matchRule(rules, { method, path: target.path, host, fields }) };
 }
 
 function route(caller: Caller, options: HandleOptions): void {
-  const { target, hosts, host, match } = located(caller, options.rules);
-  const problem = hostProblem(caller.req.httpVersion, hosts, target);
-  if (problem !== null) return caller.refuse('bad-request', { detail: problem });
+  const { target, host, match } = located(caller, options.rules);
+  const { httpVersion, rawHeaders } = caller.req;
+  const fault = requestFault({ httpVersion, fields: rawHeaders, target });
+  if (fault !== null) return caller.refuse('bad-request', { detail: fault });
   caller.rule = match?.rule ?? null;
   const upstream = match?.rule.upstream ?? options.unmatched;
   if (upstream === null) return caller.refuse('no-route');
@@ -81,17 +81,6 @@ function route(caller: Caller, options: HandleOptions): void {
     options.observer.failed(error);
     caller.refuse('internal-error');
   });
-}
-
-/**
- * Why a request's host cannot be read in one way only (RFC 9112 section 3.2): whoever sent it, nobody may guess. The
- * target's host and the field's must agree, since rules and keys would go by one and the upstream by the other.
- */
-function hostProblem(httpVersion: string, hosts: readonly string[], target: Target): string | null {
-  if (hosts.length > 1) return 'More than one Host field.';
-  if (hosts.length === 0) return httpVersion === '1.0' ? null : 'No Host field.';
-  if (target.host === null || target.host.toLowerCase() === (hosts[0] as string).toLowerCase()) return null;
-  return 'The Host field is not the host of the target.';
 }
 
 type Located = { readonly target: Target; readonly host: string; readonly params: ReadonlyMap<string, string> };

@@ -55,7 +55,8 @@ function trailersOf({ req, content }: Caller, added: readonly string[]): Upstrea
  * destroying the request itself would take the client's connection down before it has its answer. Nobody but undici may
  * listen to this stream, or it would flow before its reader is there.
  */
-function upload({ req }: Caller, uploading: UploadListener | undefined): Transform {
+function upload(caller: Caller, uploading: UploadListener | undefined): Transform {
+  const { req } = caller;
   const stream = new Transform({
     transform: (chunk, _encoding, next) => {
       uploading?.onPiece();
@@ -68,6 +69,7 @@ function upload({ req }: Caller, uploading: UploadListener | undefined): Transfo
   });
   req.once('error', (error) => stream.destroy(error));
   req.once('aborted', () => stream.destroy(new Error('the client left during its upload')));
+  caller.whenContentBroken(() => stream.destroy(new Error('the content cannot be read to its end')));
   req.pipe(stream);
   return stream;
 }

@@ -56,6 +56,7 @@ const LEAST_TIMER_MS = 10;
 /** What holding a piece costs beside its bytes. */
 const CHUNK_COST_BYTES = 256;
 const ALONE_BYTES = 256 * 1_024;
+const FEW_READERS = 16;
 /** What a reader is given at a time of a response that is here already. */
 export const PART_BYTES = 256 * 1_024;
 /** How much of a response that is not kept whole is held for its readers. */
@@ -83,6 +84,7 @@ export class Recording {
   #relay: RecordingReader | null = null;
   /** Whether all readers are being given what is there; `again`: with more come since. */
   #pumping: 'not' | 'once' | 'again' = 'not';
+  #trimming = false;
   #fullSinceMs: number | null = null;
   #timer: NodeJS.Timeout | null = null;
 
@@ -134,12 +136,12 @@ export class Recording {
       if (this.#state === 'whole') result = 'outgrown';
       this.#state = 'window';
       this.#outgrown = true;
-      budget.takeAnyway(costOf(chunk));
+      if (!budget.take(costOf(chunk))) budget.takeAnyway(costOf(chunk));
       this.#hold(chunk, completes);
     }
     this.#pumpAll();
     // After the last piece there is nothing to be held back.
-    if (this.#state === 'window' && !completes && this.#heldBytes >= this.#windowBytes()) this.#beFull();
+    if (this.#state === 'window' && !completes && this.#heldCost >= this.#windowBytes()) this.#beFull();
     return result;
   }
 
@@ -155,7 +157,7 @@ export class Recording {
   /** Whoever has left is not read to any more. */
   detach(caller: RecordingReader): void {
     if (!this.#readers.delete(caller)) return;
-    this.#trim();
+    this.#trimBy(null);
     this.#options.onReaderGone();
   }
 
@@ -180,6 +182,8 @@ export class Recording {
   /** Goes on with a response of which this is the beginning, to its end. */
   concludeWith(response: SharedResponse): void {
     if (this.#state === 'failed' || this.#state === 'concluded') return;
+    // With memory short what is here anyway is read to its end, but no more of that than one response at a time.
+    if (this.#outgrown && this.#options.budget.isOver) return this.fail();
     const { content, trailers } = response;
     this.#share(response);
     for (let from = this.#receivedBytes; from < content.length; from += PART_BYTES) {
@@ -226,7 +230,7 @@ export class Recording {
     const readers = [...this.#readers.keys()];
     this.#readers.clear();
     this.#trim();
-    for (const caller of readers) caller.cut();
+    inSlices(eachOf(readers), (caller) => caller.cut());
   }
 
   #hold(chunk: Buffer, completes: boolean): void {
@@ -282,7 +286,18 @@ export class Recording {
     if (this.#readers.get(reader.caller) !== reader) return;
     reader.state = 'reading';
     this.#pump(reader);
-    this.#trim(reader);
+    this.#trimBy(reader);
+  }
+
+  /** For each of a few at once; for each of many once a turn. */
+  #trimBy(reader: Reader | null): void {
+    if (this.#readers.size <= FEW_READERS) return this.#trim(reader);
+    if (this.#trimming) return;
+    this.#trimming = true;
+    setImmediate(() => {
+      this.#trimming = false;
+      this.#trim(reader);
+    });
   }
 
   /** Lets go of what nobody will read: of a window what the slowest has read, of a record that is over everything. */
@@ -297,7 +312,7 @@ export class Recording {
     this.#heldBytes -= bytes;
     this.#giveBack(bytes + dropped.length * CHUNK_COST_BYTES);
     if (this.#readers.size === 0 && this.#state !== 'window') this.#stopTimer();
-    if (this.full && this.#heldBytes < this.#windowBytes()) this.#haveRoom(by);
+    if (this.full && this.#heldCost < this.#windowBytes()) this.#haveRoom(by);
   }
 
   #giveBack(bytes: number): void {
@@ -348,9 +363,15 @@ export class Recording {
     if (this.#state === 'window') this.#options.onRoom();
   }
 
-  /** Readers of different pace need a window between them; one alone only has to be kept busy. */
+  /** Readers of different pace need a window between them; one alone, or all when memory is short, only to be kept busy. */
   #windowBytes(): number {
-    return Math.min(this.#options.limitBytes, this.#readers.size > 1 ? WINDOW_BYTES : ALONE_BYTES);
+    const { budget, limitBytes } = this.#options;
+    return Math.min(limitBytes, this.#readers.size > 1 && !budget.isOver ? WINDOW_BYTES : ALONE_BYTES);
+  }
+
+  /** What is held, with what it costs to hold it. */
+  get #heldCost(): number {
+    return this.#heldBytes + this.#chunks.length * CHUNK_COST_BYTES;
   }
 
   #slowest(): Reader | null {

@@ -4,8 +4,10 @@
  *
  * Invariants: one piece is under way at a time, and what comes meanwhile goes as one; a flight's end is told by its
  * settlement, which also has whatever did not arrive, and never by a piece. Only when the record is not whole any more,
- * so that no settlement has the response, do the pieces go on to their own end, for the processes that read already: who
- * of them is `WINDOW_BYTES` behind holds the record up, for `stallMs` at most, and is then given up.
+ * so that no settlement has the response, do the pieces go on to their own end, for the processes that read already, with
+ * a sign of life every `SIGN_MS` while there is none: they are told of the end, or miss the signs. Who of them is
+ * `WINDOW_BYTES` behind holds the record up, for twice `stallMs` at most, in which it can have cut whoever holds it up
+ * itself, and is then given up.
  */
 
 import type { Lease } from '../core/claim.js';
@@ -19,6 +21,14 @@ const AHEAD_BYTES = 1_048_576;
 const WINDOW_BYTES = 4 * 1_048_576;
 /** How often it is asked then how far the slowest has come. */
 const LOOK_MS = 25;
+/** What holding a piece costs beside its bytes. */
+const CHUNK_COST_BYTES = 256;
+const SIGN_MS = 1_000;
+/** How long, and how often, a piece is tried to be sent: longer than a short outage of the store. */
+const TRY_FOR_MS = 5_000;
+const TRY_EVERY_MS = 200;
+/** One that is alone holds up nobody: it is given up when it takes nothing for so long. */
+const ALONE_STALL_MS = 60_000;
 
 export type RelayingOptions = {
   readonly relay: Relay;
@@ -41,9 +51,13 @@ export class RelayingReader implements RecordingReader {
   /** Pieces that somebody may not have read yet. */
   readonly #unread: { readonly index: number; readonly bytes: number }[] = [];
   #unreadBytes = 0;
-  /** How long the slowest have held up the record since all had everything. */
+  /** How long the slowest have held up the record, since all had what there was when that began. */
   #heldUpMs = 0;
+  #caughtUpWith = 0;
+  /** How many processes read beyond the flight. */
+  #processes = 0;
   #sending = false;
+  #signs: NodeJS.Timeout | null = null;
   #onDrain: (() => void) | null = null;
 
   /** Resolves when everything is sent that ever will be. */
@@ -63,7 +77,7 @@ export class RelayingReader implements RecordingReader {
   write(chunk: Buffer): boolean {
     if (this.gone) return true;
     this.#waiting.push(chunk);
-    this.#waitingBytes += chunk.length;
+    this.#waitingBytes += chunk.length + CHUNK_COST_BYTES;
     void this.#sendAll();
     return this.#waitingBytes < AHEAD_BYTES;
   }
@@ -96,6 +110,7 @@ export class RelayingReader implements RecordingReader {
   #stop(): void {
     if (this.gone) return;
     this.gone = true;
+    if (this.#signs !== null) clearInterval(this.#signs);
     this.#waiting.length = 0;
     this.#waitingBytes = 0;
     this.#options.recording.detach(this);
@@ -134,32 +149,70 @@ export class RelayingReader implements RecordingReader {
   }
 
   async #send(piece: Piece): Promise<void> {
-    const { relay, lease, recording } = this.#options;
+    const { recording } = this.#options;
     this.#unread.push({ index: piece.index, bytes: piece.bytes.length });
     this.#unreadBytes += piece.bytes.length;
-    if (!recording.outgrown && (await relay.relay(lease, piece)) === 'held') return;
-    // The flight may have ended for everybody else while this was under way.
-    if (!recording.outgrown) return this.#stop();
-    await this.#sendOn(piece, 0);
-    while (!this.gone && this.#unreadBytes > WINDOW_BYTES) {
-      const sinceMs = performance.now();
-      await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
-      this.#heldUpMs += performance.now() - sinceMs;
-      const stalled = this.#heldUpMs >= this.#options.stallMs;
-      await this.#sendOn(null, stalled ? (this.#unread[0]?.index ?? 0) + 1 : 0);
-      if (stalled) this.#heldUpMs = 0;
-    }
-    if (this.#unread.length === 0) this.#heldUpMs = 0;
+    await this.#inTime(() => this.#sendOnce(piece));
+    if (!recording.outgrown) return;
+    this.#signs ??= setInterval(() => this.#giveSign(), SIGN_MS);
+    if (this.#unreadBytes > WINDOW_BYTES) await this.#waitForSlowest();
   }
 
-  /** Sends beyond the flight, or only asks; `dropBefore`: who still wants an earlier piece is given up. */
-  async #sendOn(piece: Piece | null, dropBefore: number): Promise<void> {
+  /** A piece can be sent twice; of a store that is away for a moment it need not be given up. */
+  async #inTime(send: () => Promise<void>): Promise<void> {
+    const untilMs = performance.now() + TRY_FOR_MS;
+    for (;;) {
+      try {
+        return await send();
+      } catch (error) {
+        if (this.gone || performance.now() >= untilMs) throw error;
+      }
+      await new Promise((resolve) => setTimeout(resolve, TRY_EVERY_MS));
+    }
+  }
+
+  async #sendOnce(piece: Piece): Promise<void> {
+    const { relay, lease, recording } = this.#options;
+    if (!recording.outgrown && (await relay.relay(lease, piece)) === 'held') return;
+    // The flight may have ended for everybody else while this was under way.
+    if (recording.outgrown) await this.#goOn(piece, 0);
+    else this.#stop();
+  }
+
+  async #waitForSlowest(): Promise<void> {
+    const { recording, stallMs } = this.#options;
+    while (!this.gone && this.#unreadBytes > WINDOW_BYTES) {
+      const sinceMs = performance.now();
+      const oldest = this.#oldestUnread;
+      if (this.#heldUpMs === 0) this.#caughtUpWith = (this.#unread.at(-1) as { index: number }).index;
+      await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+      this.#heldUpMs += performance.now() - sinceMs;
+      const alone = recording.readerCount() === 0 && this.#processes === 1;
+      const isOver = this.#heldUpMs >= (alone ? ALONE_STALL_MS : 2 * stallMs);
+      await this.#inTime(() => this.#goOn(null, isOver ? oldest + 1 : 0));
+      if (isOver || (alone && this.#oldestUnread > oldest)) this.#heldUpMs = 0;
+    }
+  }
+
+  /** Sends beyond the flight, or gives a sign of life; `dropBefore`: who still wants an earlier piece is given up. */
+  async #goOn(piece: Piece | null, dropBefore: number): Promise<void> {
     const { relay, lease } = this.#options;
-    const wanted = await relay.relayOn(lease, piece, dropBefore);
-    if (wanted === null) return this.#stop();
-    while (this.#unread.length > 0 && (this.#unread[0] as { index: number }).index < wanted) {
+    const read = await relay.relayOn(lease, piece, dropBefore);
+    if (read === null) return this.#stop();
+    this.#processes = read.processes;
+    while (this.#unread.length > 0 && (this.#unread[0] as { index: number }).index < read.wanted) {
       this.#unreadBytes -= (this.#unread.shift() as { bytes: number }).bytes;
     }
+    if (this.#oldestUnread > this.#caughtUpWith) this.#heldUpMs = 0;
+  }
+
+  get #oldestUnread(): number {
+    return this.#unread[0]?.index ?? Number.POSITIVE_INFINITY;
+  }
+
+  #giveSign(): void {
+    // A store that does not answer is asked again with the next one.
+    if (!this.#sending) this.#goOn(null, 0).catch(() => {});
   }
 
   #drained(): void {

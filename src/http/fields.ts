@@ -68,6 +68,9 @@ const NEVER_NAMED_BY_CONNECTION: ReadonlySet<string> = new Set([
   'x-forwarded-proto',
 ]);
 
+/** What says who the client is: only the gateway, and the proxies it trusts, may write these. */
+const CLAIMS: ReadonlySet<string> = new Set(['x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto']);
+
 /** Who the client is, as far as the fields towards the upstream tell. */
 export type Peer = {
   readonly address: string;
@@ -110,6 +113,8 @@ export function forwardedFields(fields: readonly string[], peer: Peer, requestId
     const value = fields[i + 1] as string;
     const name = spelled.toLowerCase();
     if (NEVER_UPSTREAM.has(name) || named?.has(name)) continue;
+    // Servers that hand fields to programs as variables (RFC 3875 section 4.1.18) take `_` for `-`.
+    if (name.includes('_') && CLAIMS.has(name.replaceAll('_', '-'))) continue;
     switch (name) {
       case 'x-request-id':
         if (value !== requestId) continue;

@@ -7,7 +7,7 @@
  */
 
 import { randomUUID } from 'node:crypto';
-import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
+import { createServer, type IncomingMessage, METHODS, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { Caller, type Report } from '../exchange/caller.js';
@@ -39,12 +39,20 @@ export type ListenerOptions = {
   readonly over: (report: Report) => void;
 };
 
+type Connection = {
+  /** Its requests that are not over: pipelined ones learn of its end from here (see `Caller.connectionEnded`). */
+  readonly callers: Set<Caller>;
+  /** A refusal is its last answer: nothing that follows is read. */
+  refused: boolean;
+  /** Its requests are handled when it is their turn to be answered, not when they come. */
+  inTurn: boolean;
+};
+
 export class Listener {
   readonly #server: Server;
   readonly #options: ListenerOptions;
   readonly #callers = new Set<Caller>();
-  /** Requests by connection: pipelined ones learn of its end from here (see `Caller.connectionEnded`). */
-  readonly #byConnection = new WeakMap<Duplex, Set<Caller>>();
+  readonly #connections = new WeakMap<Duplex, Connection>();
   /** Upgrades that came behind requests which are not over, by connection. */
   readonly #behindOthers = new WeakMap<Duplex, () => void>();
   #draining = false;
@@ -62,17 +70,24 @@ export class Listener {
         // Refused by ourselves, in our own words.
         requireHostHeader: false,
       },
-      (req, res) => this.#onRequest(req, res),
+      (req, res) => {
+        if (this.#waitsForTurn(req, res)) res.once('socket', () => this.#onRequest(req, res));
+        else this.#onRequest(req, res);
+      },
     );
     // The size of the fields is the bound. Node would drop those beyond a number in silence, Content-Length among them.
     this.#server.maxHeadersCount = 0;
     this.#server.on('connection', (socket) => this.#onConnection(socket));
     this.#server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-      this.#refuseUnreadable(socket, error.code === 'ECONNRESET' ? null : (STATUS_OF_CODE[error.code ?? ''] ?? 400));
+      this.#onUnreadable(error.code ?? '', socket);
     });
     // A proxy for one API is no tunnel (RFC 9110 section 9.3.6).
     this.#server.on('connect', (_req, socket) => this.#refuseUnreadable(socket, 501));
-    this.#server.on('checkExpectation', (req, res) => this.#onRequest(req, res, 417));
+    this.#server.on('checkContinue', (req, res) => this.#onExpecting(req, res));
+    this.#server.on('checkExpectation', (req, res) => {
+      if (this.#waitsForTurn(req, res)) res.once('socket', () => this.#onRequest(req, res, 417));
+      else this.#onRequest(req, res, 417);
+    });
     this.#server.on('upgrade', (req, socket, first) => this.#onUpgrade(req, socket as Socket, first));
   }
 
@@ -117,16 +132,35 @@ export class Listener {
     this.#server.closeAllConnections();
   }
 
+  /** The parser has met something that it cannot read. */
+  #onUnreadable(code: string, socket: Duplex): void {
+    const connection = this.#connections.get(socket);
+    const [first] = connection?.callers ?? [];
+    if (LEFT.has(code)) return this.#refuseUnreadable(socket, null);
+    if (connection !== undefined && isRefused(connection)) return;
+    // What comes behind the last request of a connection is not read, and no reason to withhold the answer to that one.
+    if (code === 'HPE_CLOSED_CONNECTION' && first !== undefined) return;
+    const refusal = STATUS_OF_CODE[code] ?? 400;
+    // It is the content of the only request there is, and its answer has not begun: it is told.
+    if (connection?.callers.size === 1 && first !== undefined && !first.req.complete && !first.begun) {
+      connection.refused = true;
+      return first.contentUnreadable({ status: refusal });
+    }
+    this.#refuseUnreadable(socket, refusal);
+  }
+
   /** Answers what cannot be taken as a request, and ends its connection: what follows cannot be read either. */
   #refuseUnreadable(socket: Duplex, refusal: number | null): void {
     // Node has let go of some of these sockets: an error of theirs, a reset say, is nobody's business any more.
     socket.on('error', () => {});
+    const connection = this.#connections.get(socket);
     // Where an earlier request has still to be answered, the refusal would be taken for its answer.
-    const busy = (this.#byConnection.get(socket)?.size ?? 0) > 0;
+    const busy = (connection?.callers.size ?? 0) > 0;
     if (!socket.writable || refusal === null || busy) {
       socket.destroy();
       return;
     }
+    if (connection !== undefined) connection.refused = true;
     const { status, fields, content } = problemMessage('bad-request', { status: refusal });
     let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\n`;
     for (let i = 0; i + 1 < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`;
@@ -135,26 +169,49 @@ export class Listener {
 
   #onConnection(socket: Duplex): void {
     // One that was given back by `#again` is not new.
-    if (this.#byConnection.has(socket)) return;
+    if (this.#connections.has(socket)) return;
     // Of a connection that Node has let go of, as of every upgrade, an error would end the process.
     socket.on('error', () => {});
     const callers = new Set<Caller>();
-    this.#byConnection.set(socket, callers);
+    this.#connections.set(socket, { callers, refused: false, inTurn: false });
     socket.once('close', () => {
       for (const caller of callers) caller.connectionEnded();
     });
   }
 
+  /**
+   * Answers `Expect: 100-continue`. Behind other requests it waits for its turn, with nothing done, and so do those behind
+   * it: written earlier, the 100 would go out with the answer, behind its fields and so as a part of its content.
+   */
+  #onExpecting(req: IncomingMessage, res: ServerResponse): void {
+    const connection = this.#connections.get(req.socket);
+    if (connection !== undefined) connection.inTurn ||= res.socket === null;
+    const proceed = () => {
+      res.writeContinue();
+      this.#onRequest(req, res);
+    };
+    if (this.#waitsForTurn(req, res)) res.once('socket', proceed);
+    else proceed();
+  }
+
+  #waitsForTurn(req: IncomingMessage, res: ServerResponse): boolean {
+    return res.socket === null && this.#connections.get(req.socket)?.inTurn === true;
+  }
+
   #onRequest(req: IncomingMessage, res: ServerResponse, refusal: 417 | null = null): void {
-    const caller = this.#arrived(req, res, null);
-    if (refusal !== null) return caller.refuse('bad-request', { status: refusal });
-    this.#take(caller);
+    const connection = this.#connections.get(req.socket);
+    // It was sent behind a request that is refused: nobody knows whether it is one.
+    if (connection !== undefined && isRefused(connection)) {
+      req.resume();
+      return;
+    }
+    this.#take(this.#arrived(req, res, null), refusal);
   }
 
   /** `first`: what came right behind the request's fields; nothing of the connection has been read beyond it. */
   #onUpgrade(req: IncomingMessage, socket: Socket, first: Buffer): void {
     if (first.length > 0) socket.unshift(first);
-    const together = this.#byConnection.get(socket) ?? NOBODY;
+    const together = this.#connections.get(socket)?.callers ?? NOBODY;
     if (together.size === 0) return this.#upgrade(req, socket);
     // Its answer comes after those of the requests before it, which Node tells no more when there is room for them.
     const onDrain = () => {
@@ -170,6 +227,11 @@ export class Listener {
 
   #upgrade(req: IncomingMessage, socket: Socket): void {
     if (socket.destroyed) return;
+    const connection = this.#connections.get(socket);
+    if (connection !== undefined && isRefused(connection)) {
+      socket.end();
+      return;
+    }
     // The time for idle connections, which a request before it may have left running.
     socket.setTimeout(0);
     const offer = offerOfRequest(req);
@@ -190,29 +252,46 @@ export class Listener {
   }
 
   #arrived(req: IncomingMessage, res: ServerResponse, offer: string | null): Caller {
-    const together = this.#byConnection.get(req.socket);
+    const connection = this.#connections.get(req.socket);
     const caller = new Caller(req, res, requestIdOf(req), this.#options.peerOf(req.socket), offer, (report) => {
       this.#callers.delete(caller);
-      together?.delete(caller);
+      if (connection !== undefined) leave(connection, caller);
       this.#options.over(report);
-      if (together?.size === 0) this.#behindOthers.get(req.socket)?.();
+      if (connection?.callers.size === 0) this.#behindOthers.get(req.socket)?.();
       if (this.#draining) this.#server.closeIdleConnections();
       if (this.#callers.size === 0) this.#onIdle?.();
     });
     this.#callers.add(caller);
-    together?.add(caller);
+    connection?.callers.add(caller);
     return caller;
   }
 
-  #take(caller: Caller): void {
+  #take(caller: Caller, refusal: 417 | null = null): void {
+    if (refusal !== null) caller.refuse('bad-request', { status: refusal });
+    // The parser knows methods of other protocols, and lets them through.
+    else if (!METHODS.includes(caller.method)) caller.refuse('bad-request', { status: 501 });
     // A connection that was kept alive may still bring a request; it is told to go elsewhere, with nothing done.
-    if (this.#draining) caller.refuse('draining');
+    else if (this.#draining) caller.refuse('draining');
     else this.#options.handle(caller);
   }
 }
 
+function isRefused(connection: Connection): boolean {
+  for (const caller of connection.callers) connection.refused ||= caller.endsConnection;
+  return connection.refused;
+}
+
+function leave(connection: Connection, caller: Caller): void {
+  connection.callers.delete(caller);
+  connection.refused ||= caller.endsConnection;
+}
+
+/** The client has ended its connection, in the middle of a request too. */
+const LEFT: ReadonlySet<string> = new Set(['ECONNRESET', 'HPE_INVALID_EOF_STATE']);
+
 const STATUS_OF_CODE: Readonly<Record<string, number>> = {
   HPE_HEADER_OVERFLOW: 431,
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,
   ERR_HTTP_REQUEST_TIMEOUT: 408,
 };
 

@@ -9,7 +9,7 @@
  */
 
 import type { ClaimResult, Ended, FlightRef, KeyMaterial, Lease, Settlement, TakenKey } from '../core/claim.js';
-import type { MemoryBudget } from '../core/memory-budget.js';
+import type { Giver, MemoryBudget } from '../core/memory-budget.js';
 import { sizeOf } from '../core/sharing.js';
 import { PartialSweep } from './partial-sweep.js';
 import type { SettleAs } from './store.js';
@@ -49,7 +49,7 @@ const GRACE_MS = 10_000;
 /** A settlement without a response. */
 const OVERHEAD_BYTES = 512;
 
-export class MemoryPast {
+export class MemoryPast implements Giver {
   readonly #budget: MemoryBudget;
   /** Kept responses that stand against a second execution, and those that only spare one; least recently used first. */
   readonly #promised = new Map<string, Kept>();
@@ -59,13 +59,15 @@ export class MemoryPast {
   readonly #results = new Map<string, Result>();
   /** Of those, the ones that only answer somebody who asks twice. */
   readonly #collected = new Set<string>();
+  /** What is kept and what was collected: what can be given up, if nobody else holds it. */
+  #spareBytes = 0;
   readonly #promisedSweep = new PartialSweep(this.#promised, (key, now) => this.of(key, now));
   readonly #spareSweep = new PartialSweep(this.#spare, (key, now) => this.of(key, now));
   readonly #factsSweep = new PartialSweep(this.#facts, (key, now) => this.of(key, now));
 
   constructor(budget: MemoryBudget) {
     this.#budget = budget;
-    budget.onShort((missingBytes) => this.#giveUp(missingBytes));
+    budget.onShort(this);
   }
 
   /** What an ended flight has left behind under the key. Asked when the key has no flight. */
@@ -112,7 +114,9 @@ export class MemoryPast {
       case 'response': {
         const { response } = settlement;
         const kept: Kept = { origin, ended: settlement, settledAs, ...times };
-        if (!this.#budget.hold(response, sizeOf(response))) return this.#keepFact(kept);
+        const bytes = sizeOf(response);
+        if (!this.#budget.hold(response, bytes)) return this.#keepFact(kept);
+        this.#spareBytes += bytes;
         this.#roomOf(kept).set(origin.key, kept);
         return;
       }
@@ -131,7 +135,9 @@ export class MemoryPast {
   drop(past: Past): void {
     const { key } = past.origin;
     this.#facts.delete(key);
-    if (isKept(past) && this.#roomOf(past).delete(key)) this.#budget.letGo(past.ended.response);
+    if (!isKept(past) || !this.#roomOf(past).delete(key)) return;
+    this.#spareBytes -= sizeOf(past.ended.response);
+    this.#budget.letGo(past.ended.response);
   }
 
   *taken(now: number): Iterable<TakenKey> {
@@ -149,7 +155,7 @@ export class MemoryPast {
     const { what, bytes } = heldOf(settlement);
     this.#budget.holdAnyway(what, bytes);
     this.#results.set(flight, { settlement, expiresAt: now + GRACE_MS, uncollected });
-    if (uncollected === 0) this.#collected.add(flight);
+    if (uncollected === 0) this.#isCollected(flight, bytes);
     this.#budget.reclaim();
   }
 
@@ -157,7 +163,7 @@ export class MemoryPast {
     const result = this.#results.get(ref.flight);
     if (result === undefined) return { kind: 'unknown', election: ref.election };
     result.uncollected = Math.max(0, result.uncollected - 1);
-    if (result.uncollected === 0) this.#collected.add(ref.flight);
+    if (result.uncollected === 0) this.#isCollected(ref.flight, heldOf(result.settlement).bytes);
     this.#budget.reclaim();
     return result.settlement;
   }
@@ -186,9 +192,16 @@ export class MemoryPast {
   }
 
   #forget(flight: string, result: Result): void {
+    const { what, bytes } = heldOf(result.settlement);
     this.#results.delete(flight);
-    this.#collected.delete(flight);
-    this.#budget.letGo(heldOf(result.settlement).what);
+    if (this.#collected.delete(flight)) this.#spareBytes -= bytes;
+    this.#budget.letGo(what);
+  }
+
+  #isCollected(flight: string, bytes: number): void {
+    if (this.#collected.has(flight)) return;
+    this.#collected.add(flight);
+    this.#spareBytes += bytes;
   }
 
   #roomOf({ origin }: Kept): Map<string, Kept> {
@@ -196,7 +209,7 @@ export class MemoryPast {
   }
 
   /** Results that everybody has collected go first, and promises last: of them it stays known that there was a response. */
-  #giveUp(missingBytes: number): void {
+  giveUp(missingBytes: number): void {
     const until = this.#budget.usedBytes - missingBytes;
     for (const flight of this.#collected) {
       if (this.#budget.usedBytes <= until) return;
@@ -205,10 +218,16 @@ export class MemoryPast {
     for (const all of [this.#spare, this.#promised]) {
       for (const kept of all.values()) {
         if (this.#budget.usedBytes <= until) return;
+        // What a client reads as well would not be given back.
+        if (!this.#budget.isHeldOnce(kept.ended.response)) continue;
         this.drop(kept);
         this.#keepFact(kept);
       }
     }
+  }
+
+  spareBytes(): number {
+    return this.#spareBytes;
   }
 }
 

@@ -54,15 +54,15 @@ const lua = (file: string) => readFileSync(new URL(`./lua/${file}`, import.meta.
 const SCRIPTS = {
   oneflightClaim: { lua: lua('claim.lua'), numberOfKeys: 4 },
   oneflightRenew: { lua: lua('renew.lua'), numberOfKeys: 1 },
-  oneflightComplete: { lua: lua('complete.lua'), numberOfKeys: 3 },
+  oneflightComplete: { lua: lua('complete.lua'), numberOfKeys: 4 },
   oneflightRelease: { lua: lua('release.lua'), numberOfKeys: 2 },
   oneflightLook: { lua: lua('look.lua'), numberOfKeys: 2 },
   oneflightLeave: { lua: lua('leave.lua'), numberOfKeys: 1 },
   oneflightPurge: { lua: lua('purge.lua'), numberOfKeys: 3 },
   oneflightSettle: { lua: lua('settle.lua'), numberOfKeys: 2 },
-  oneflightRelay: { lua: lua('relay.lua'), numberOfKeys: 2 },
+  oneflightRelay: { lua: lua('relay.lua'), numberOfKeys: 3 },
   oneflightRelayOn: { lua: lua('relay-on.lua'), numberOfKeys: 2 },
-  oneflightPieces: { lua: lua('pieces.lua'), numberOfKeys: 2 },
+  oneflightPieces: { lua: lua('pieces.lua'), numberOfKeys: 3 },
   oneflightQueue: { lua: lua('queue.lua'), numberOfKeys: 3 },
   oneflightStanding: { lua: lua('standing.lua'), numberOfKeys: 1 },
 };

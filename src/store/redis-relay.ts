@@ -12,7 +12,7 @@ import type { Frames } from './frames.js';
 import type { WaitOptions } from './leases.js';
 import { type Answer, answered, heldOrLost, type ScriptedRedis, type StoreLog } from './redis-link.js';
 import type { RedisNames } from './redis-names.js';
-import type { Piece, PieceReader, Reading, Relay } from './relay.js';
+import type { Piece, PieceReader, Reading, Relay, StillRead } from './relay.js';
 
 export type RedisRelayOptions = {
   /** Asks over the connection for large frames; the bytes that are sent, for its deadline. */
@@ -35,12 +35,24 @@ type Following = {
   /** The store knows that this process reads. */
   registered: boolean;
   full: boolean;
+  /** A piece is gone while the flight is up: its settlement has it. */
+  blind: boolean;
   /** Pushes that are ahead of what has been told. */
   readonly ahead: Map<number, Buffer>;
   fetching: boolean;
   fetchAgain: boolean;
   timer: NodeJS.Timeout | null;
 };
+
+/** What pieces.lua says of a flight. */
+type Said = {
+  readonly state: 'up' | 'beyond' | 'over';
+  /** What this process wants next is gone. */
+  readonly lost: boolean;
+  readonly pieces: readonly Piece[];
+};
+
+const STATES: Readonly<Record<string, Said['state']>> = { i: 'up', b: 'beyond', o: 'over' };
 
 /** How long the pieces of a flight stay after the newest: for whoever joins while the upstream is silent. */
 const KEEP_MS = 120_000;
@@ -49,6 +61,10 @@ const FETCH_MOST = 500;
 const FETCH_BYTES = 4 * 1_024 * 1_024;
 /** After so much it is said how far this process has come. */
 const SAID_EVERY_BYTES = 512 * 1_024;
+/** How often it is asked at least whether anything can come. */
+const LOOK_MS = 2_000;
+/** Age at which a sign of life of a response beyond its flight is none any more. */
+const SIGN_MS = 6_000;
 const INDEX_BYTES = 4;
 /** The most flights of which it is known that they have pieces; those of the oldest expire. */
 const SENT_MOST = 100_000;
@@ -73,6 +89,7 @@ export class RedisRelay implements Relay {
         client.oneflightRelayBuffer(
           names.record(key),
           names.pieces(key, flight),
+          names.readers(key, flight),
           flight,
           fence,
           piece.index,
@@ -87,7 +104,7 @@ export class RedisRelay implements Relay {
     return held;
   }
 
-  async relayOn({ key, flight, material }: Lease, piece: Piece | null, dropBefore: number): Promise<number | null> {
+  async relayOn({ key, flight, material }: Lease, piece: Piece | null, dropBefore: number): Promise<StillRead | null> {
     const { ask, frames, names } = this.#options;
     const bytes = piece === null ? '' : frames.encodePiece(piece, { key, flight, material });
     const answer = await ask(
@@ -104,8 +121,8 @@ export class RedisRelay implements Relay {
         ),
       bytes.length,
     );
-    const wanted = answered(answer) as number;
-    if (wanted >= 0) return wanted;
+    const [wanted, processes] = answered(answer) as [number, number];
+    if (wanted >= 0) return { wanted, processes };
     this.#sent.delete(flight);
     return null;
   }
@@ -120,6 +137,7 @@ export class RedisRelay implements Relay {
       unsaidBytes: 0,
       registered: false,
       full: false,
+      blind: false,
       ahead: new Map(),
       fetching: false,
       fetchAgain: false,
@@ -163,7 +181,7 @@ export class RedisRelay implements Relay {
     const index = message.readUInt32BE(end);
     const bytes = message.subarray(end + INDEX_BYTES);
     for (const following of followed) {
-      if (following.full) continue;
+      if (following.full || following.blind) continue;
       following.ahead.set(index, bytes);
       this.#tell(following);
       const said = following.unsaidBytes < SAID_EVERY_BYTES;
@@ -226,12 +244,15 @@ export class RedisRelay implements Relay {
     if (following.timer !== null) clearTimeout(following.timer);
     const from = following.next;
     const most = Math.max(1, Math.min(FETCH_MOST, Math.floor(FETCH_BYTES / (following.largestBytes || 1))));
-    const found = await this.#ask(following, most);
+    const said = await this.#ask(following, most);
     following.fetching = false;
     if (!this.#isOpen(following)) return;
-    if (found === 'given-up') {
-      this.#end(following);
-      return following.reader.onLost();
+    let found: readonly Piece[] = [];
+    if (said !== null) {
+      if (said.state === 'over' || (said.lost && said.state === 'beyond')) return this.#lose(following);
+      following.blind ||= said.lost;
+      following.reader.onAlive();
+      if (!following.blind) found = said.pieces;
     }
     for (const { index, bytes } of found) following.ahead.set(index, bytes);
     this.#tell(following);
@@ -239,38 +260,56 @@ export class RedisRelay implements Relay {
     // Behind a gap there is nothing to be told, however much there is.
     const more = found.length === most && following.next > from;
     if (more || following.fetchAgain || following.unsaidBytes >= SAID_EVERY_BYTES) return this.#fetch(following);
-    following.timer = setTimeout(() => void this.#fetch(following), following.pollMs);
+    following.timer = setTimeout(() => void this.#fetch(following), Math.min(following.pollMs, LOOK_MS));
   }
 
-  /** The next pieces, and how far this process has come is said; `given-up`: what comes next is gone. */
-  async #ask(following: Following, most: number): Promise<Piece[] | 'given-up'> {
-    const { key, flight } = following.flight;
-    const { ask, names, process } = this.#options;
+  #lose(following: Following): void {
+    this.#end(following);
+    following.reader.onLost();
+  }
+
+  /** The next pieces, and how far this process has come is said; null: the store did not answer. */
+  async #ask(following: Following, most: number): Promise<Said | null> {
+    const { flight } = following.flight;
     const { registered } = following;
     following.unsaidBytes = 0;
     let next = following.next;
     for (const same of this.#followed.get(flight) ?? []) next = Math.min(next, same.next);
-    const answer = await ask(
+    const answer = await this.#askPieces(following.flight, next, most, registered, most * following.largestBytes);
+    if (answer.kind !== 'answered') return null;
+    const [state, lost, found] = answered(answer) as [Buffer, number, [Buffer, Buffer[]][]];
+    if (lost === 0) following.registered = true;
+    // It ended while it was asked.
+    if (!this.#isOpen(following)) this.#deregister(following);
+    const pieces = found.flatMap(([id, [, bytes]]) =>
+      bytes === undefined ? [] : [{ index: Number.parseInt(id.toString(), 10) - 1, bytes }],
+    );
+    return { state: STATES[String(state)] ?? 'over', lost: lost === 1, pieces };
+  }
+
+  #askPieces(
+    { key, flight }: FlightRef,
+    next: number | '',
+    most: number,
+    registered: boolean,
+    bytes: number,
+  ): Promise<Answer<unknown>> {
+    const { ask, names, process } = this.#options;
+    return ask(
       (client) =>
         client.oneflightPiecesBuffer(
+          names.record(key),
           names.pieces(key, flight),
           names.readers(key, flight),
+          flight,
           next,
           most,
           process,
           registered ? '1' : '',
           KEEP_MS,
+          SIGN_MS,
         ),
-      most * following.largestBytes,
-    );
-    const found = answer.kind === 'answered' ? (answered(answer) as [Buffer, Buffer[]][] | null | 0) : null;
-    if (found === null) return [];
-    if (found === 0) return 'given-up';
-    following.registered = true;
-    // It ended while it was asked.
-    if (!this.#isOpen(following)) this.#deregister(following);
-    return found.flatMap(([id, [, bytes]]) =>
-      bytes === undefined ? [] : [{ index: Number.parseInt(id.toString(), 10) - 1, bytes }],
+      bytes,
     );
   }
 
@@ -284,13 +323,11 @@ export class RedisRelay implements Relay {
     const same = this.#followed.get(following.flight.flight);
     same?.delete(following);
     if (same?.size === 0) this.#followed.delete(following.flight.flight);
-    if (following.registered) this.#deregister(following);
+    this.#deregister(following);
   }
 
   /** Nobody is to wait for this process any more. Best effort: who does gives it up. */
-  #deregister({ flight: { key, flight } }: Following): void {
-    if (this.#followed.has(flight)) return;
-    const { ask, names, process } = this.#options;
-    void ask((client) => client.hdel(names.readers(key, flight), process), 0);
+  #deregister({ flight }: Following): void {
+    if (!this.#followed.has(flight.flight)) void this.#askPieces(flight, '', 0, false, 0);
   }
 }

@@ -40,7 +40,7 @@ import { RedisPurge } from './redis-purge.js';
 import { RedisQueue } from './redis-queue.js';
 import { RedisRelay } from './redis-relay.js';
 import { type Looked, Waits } from './redis-waits.js';
-import type { Piece, PieceReader, Reading } from './relay.js';
+import type { Piece, PieceReader, Reading, StillRead } from './relay.js';
 import { claimUnderAllNames, type Looked as LookedAt } from './rotation.js';
 import {
   type ClaimRequest,
@@ -293,6 +293,7 @@ export class RedisStore implements Store {
         this.#names.record(key),
         this.#names.result(key, flight),
         this.#names.mark(key),
+        this.#names.readers(key, flight),
         flight,
         fence,
         frame,
@@ -302,6 +303,7 @@ export class RedisStore implements Store {
         INLINE_BYTES,
         settlement.kind === 'unknown' ? 'u' : 'd',
         markMsAfter(settlement, keepMs),
+        settlement.kind === 'unshareable' ? '1' : '',
       );
     const small = frame.length <= INLINE_BYTES;
     const answer = await (small ? this.#commands.ask(run, this.#timeoutMs) : this.#askBulk(run, frame.length));
@@ -326,7 +328,7 @@ export class RedisStore implements Store {
     return this.#relay.relay(lease, piece);
   }
 
-  relayOn(lease: Lease, piece: Piece | null, dropBefore: number): Promise<number | null> {
+  relayOn(lease: Lease, piece: Piece | null, dropBefore: number): Promise<StillRead | null> {
     return this.#relay.relayOn(lease, piece, dropBefore);
   }
 

@@ -17,9 +17,14 @@ export type Piece = { readonly index: number; readonly bytes: Buffer };
 export type PieceReader = {
   /** Answers whether it can take more; if not, `resume` of the reading says when. */
   readonly onPiece: (piece: Piece) => boolean;
-  /** What would come next is gone. Nothing more is told. */
+  /** The store says that the flight is up, or that its response goes on beyond it. Not told while the reader is full. */
+  readonly onAlive: () => void;
+  /** The flight is over, and nothing more comes. */
   readonly onLost: () => void;
 };
+
+/** Who reads a response beyond its flight: the index that the slowest process wants next, and how many they are. */
+export type StillRead = { readonly wanted: number; readonly processes: number };
 
 export type Reading = {
   /** There is room again. */
@@ -30,11 +35,10 @@ export interface Relay {
   /** Sends a piece to the processes that wait for the flight, and keeps it for those that come later. */
   relay(lease: Lease, piece: Piece): Promise<Held>;
   /**
-   * The same when the flight is over, for the processes that read its pieces already; without a piece it only asks.
-   * Who still wants a piece before `dropBefore` has lost the rest. Answers the index that the slowest wants next; null:
-   * nobody reads.
+   * The same when the flight is over, for the processes that read its pieces already; without a piece it is a sign of
+   * life, to be given every second. Who still wants a piece before `dropBefore` has lost the rest. Null: nobody reads.
    */
-  relayOn(lease: Lease, piece: Piece | null, dropBefore: number): Promise<number | null>;
+  relayOn(lease: Lease, piece: Piece | null, dropBefore: number): Promise<StillRead | null>;
   /** Tells of the pieces of somebody else's flight as they come, from the first on, until the signal. */
   relayed(flight: FlightRef, reader: PieceReader, options: WaitOptions): Reading;
 }

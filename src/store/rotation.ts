@@ -5,11 +5,12 @@
  * gateways that know each other's names the one that claims last sees the other; whoever sees a flight, a kept response
  * or an unknown outcome there gives its claim back and goes by that. When both claim before either looks, both see each
  * other: the one whose name is the larger text waits for a moment, for the other gives back at once. Should that take
- * longer, both give back and ask again, which is slow and still safe.
+ * longer, both give back; who joins what it saw asks again when that is withdrawn, and who does not join looks whether it
+ * is still there, and claims anew if it is not: somebody leads.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { ClaimResult, Lease } from '../core/claim.js';
+import { type ClaimResult, type Lease, newFlightId } from '../core/claim.js';
 import type { ClaimRequest } from './store.js';
 
 export type Looked = ClaimResult | { readonly kind: 'free' };
@@ -26,14 +27,33 @@ export type RotationOptions = {
 const DECIDED_MS = 150;
 const LOOK_AGAIN_MS = 5;
 
+/** Age at which one that was given back has left, on a store that answers in time. */
+const LEFT_MS = 2 * DECIDED_MS;
+const TRIES = 3;
+
 /** Claims the key under its first name, if it is free under all of them. */
 export async function claimUnderAllNames(request: ClaimRequest, options: RotationOptions): Promise<ClaimResult> {
+  let asked = request;
+  for (let tries = 1; ; tries += 1) {
+    const { result, gaveWayTo } = await claimOnce(asked, options);
+    if (gaveWayTo === null || request.join || result.kind !== 'follower' || tries === TRIES) return result;
+    const left = await whenDecided({ ...gaveWayTo, join: false }, result.flight.flight, options);
+    if (left.kind !== 'free') return left;
+    // What was given back is over; this is another flight.
+    asked = { ...request, flight: newFlightId() };
+  }
+}
+
+type Claimed = { readonly result: ClaimResult; readonly gaveWayTo: ClaimRequest | null };
+
+async function claimOnce(request: ClaimRequest, options: RotationOptions): Promise<Claimed> {
   const claimed = await options.claim(request);
-  if (claimed.kind !== 'leader') return claimed;
+  if (claimed.kind !== 'leader') return { result: claimed, gaveWayTo: null };
   for (const other of request.others) {
+    const named = { ...request, ...other };
     let looked: Looked;
     try {
-      looked = await lookAt({ ...request, ...other }, request.key > other.key, options);
+      looked = await lookAt(named, request.key > other.key, options);
     } catch (error) {
       // Not waited for: the store is away, and will be told when it is back.
       void options.giveBack(claimed.lease, request.election);
@@ -42,9 +62,18 @@ export async function claimUnderAllNames(request: ClaimRequest, options: Rotatio
     if (looked.kind === 'free') continue;
     await options.giveBack(claimed.lease, request.election);
     // It cannot lead under a name that it only looked at.
-    if (looked.kind !== 'leader') return looked;
+    if (looked.kind !== 'leader') return { result: looked, gaveWayTo: named };
   }
-  return claimed;
+  return { result: claimed, gaveWayTo: null };
+}
+
+/** What has the name when the flight that was seen there has gone on, or given way as well. */
+async function whenDecided(named: ClaimRequest, flight: string, { look }: RotationOptions): Promise<Looked> {
+  for (;;) {
+    const looked = await look(named);
+    if (looked.kind !== 'follower' || looked.flight.flight !== flight || looked.flight.ageMs >= LEFT_MS) return looked;
+    await sleep(LOOK_AGAIN_MS);
+  }
 }
 
 async function lookAt(named: ClaimRequest, stands: boolean, { look }: RotationOptions): Promise<Looked> {

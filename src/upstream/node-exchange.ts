@@ -13,7 +13,8 @@ import { isIP, type Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import type { UpstreamConfig } from '../config/config.js';
 import { fieldLines } from '../core/field-lines.js';
-import { hasNoContent } from '../http/fields.js';
+import { hasNoContent, withoutField } from '../http/fields.js';
+import { framingFault, hasNoLength, passableTrailers } from '../http/framing.js';
 import { isOffered } from '../http/upgrade.js';
 import type { ForwardSink, UpgradeExchange, UpgradeSink, UpstreamRequest } from './exchange.js';
 import { connectCause, exchangeCause, type UpstreamFailure } from './failure.js';
@@ -172,7 +173,7 @@ export class NodeExchange implements UpgradeExchange {
     if (this.#state !== 'sent') return;
     this.#timer?.refresh();
     // Whoever asked for a 100 has had it from the gateway; an unasked one says nothing (RFC 9110 section 15.2.1).
-    if (status !== 100) this.#sink.onInterim(status, fields);
+    if (status !== 100) this.#sink.onInterim(status, withoutField(fields, 'content-length'));
   }
 
   #onResponse(response: IncomingMessage): void {
@@ -180,11 +181,15 @@ export class NodeExchange implements UpgradeExchange {
     // A 101 that names no protocol arrives here.
     if (status === 101) return this.#fail('unanswered', 'malformed');
     if (this.#state !== 'sent') return;
+    const { rawHeaders } = response;
+    const fields = hasNoLength(status) ? withoutField(rawHeaders, 'content-length') : rawHeaders;
+    // Nobody may guess what this response is.
+    if (status < 100 || framingFault(fields, '1.1') !== null) return this.#fail('unanswered', 'malformed');
     this.#response = response;
     this.#state = 'answering';
     response.on('error', (error) => this.#onError(error));
     this.#after(this.#options.config.bodyTimeoutMs, () => this.#onSilence('cut'));
-    this.#sink.onFields(status, response.statusMessage ?? '', response.rawHeaders);
+    this.#sink.onFields(status, response.statusMessage ?? '', fields);
     response.on('data', (chunk: Buffer) => this.#onContent(response, chunk));
     response.once('end', () => this.#onEnd(response));
     if (hasNoContent(this.#request.method, status)) this.#end([]);
@@ -201,7 +206,7 @@ export class NodeExchange implements UpgradeExchange {
   #onEnd(response: IncomingMessage): void {
     // A reset has been told of as an error by now, also where the end of the connection is the end of the message.
     if (!response.complete) return this.#fail('cut', 'reset');
-    this.#end(response.rawTrailers);
+    this.#end(passableTrailers(response.rawTrailers));
   }
 
   #onUpgrade(response: IncomingMessage, socket: Socket, first: Buffer): void {

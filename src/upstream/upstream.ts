@@ -13,7 +13,9 @@ import https from 'node:https';
 import type { Socket } from 'node:net';
 import { buildConnector, type Dispatcher, Pool } from 'undici';
 import type { UpstreamConfig } from '../config/config.js';
-import { hasNoContent } from '../http/fields.js';
+import { utf8ByteText } from '../core/byte-text.js';
+import { hasNoContent, withoutField } from '../http/fields.js';
+import { framingFault, hasNoLength, passableTrailers } from '../http/framing.js';
 import type { Exchange, ForwardSink, UpgradeExchange, UpgradeSink, UpstreamRequest } from './exchange.js';
 import { connectCause, exchangeCause, type FailureCause, type UpstreamFailure } from './failure.js';
 import { NodeExchange } from './node-exchange.js';
@@ -126,6 +128,11 @@ subscribe('undici:client:sendHeaders', (message) => {
   writing = null;
 });
 
+/** undici has read the phrase as UTF-8: its bytes again, where it was that. Of anything else only the fact is left. */
+function phraseOf(reason: string): string {
+  return reason.includes('\ufffd') ? reason : utf8ByteText(reason);
+}
+
 /** undici's callbacks in, the sink's words out. Field lines arrive raw: spelling, order and repetition are kept. */
 class RunningExchange implements Exchange {
   readonly #method: string;
@@ -175,15 +182,17 @@ class RunningExchange implements Exchange {
   }
 
   onHeaders(status: number, rawFields: Buffer[], resume: () => void, reason: string): boolean {
-    const fields = rawFields.map((line) => line.toString('latin1'));
+    const sent = rawFields.map((line) => line.toString('latin1'));
+    const fields = hasNoLength(status) ? withoutField(sent, 'content-length') : sent;
     this.#resume = resume;
+    // A status below 100 is none. undici does not tell the version; the parser reads codings of either alike.
+    if (status < 100 || framingFault(fields, '1.1') !== null) return this.#refuseAnswer();
     if (status < 200) {
-      // A status below 100 is none; undici ends the exchange for it.
-      if (status >= 100 && status !== 101) this.#sink.onInterim(status, fields);
+      if (status !== 101) this.#sink.onInterim(status, fields);
       return true;
     }
     this.#state = 'answering';
-    this.#sink.onFields(status, reason, fields);
+    this.#sink.onFields(status, phraseOf(reason), fields);
     // A 304 may state the length of the content it does not have; undici would wait for it and fail.
     if (hasNoContent(this.#method, status)) this.#end([]);
     return true;
@@ -196,13 +205,24 @@ class RunningExchange implements Exchange {
   onComplete(rawTrailers: Buffer[] | null): void {
     // Where the end of the connection is the end of the message, undici takes a reset for one.
     if (this.#socket?.errored) return this.#fail('cut', 'reset');
-    this.#end((rawTrailers ?? []).map((line) => line.toString('latin1')));
+    const trailers = (rawTrailers ?? []).map((line) => line.toString('latin1'));
+    const passable = passableTrailers(trailers);
+    // The parser takes such a field for one of the head, and reads no further response on that connection.
+    if (passable.length < trailers.length) this.#socket?.destroy();
+    this.#end(passable);
   }
 
   onError(error: Error): void {
     if (this.#state === 'connecting') this.#fail('not-sent', connectCause(error));
     else if (this.#state === 'sent') this.#fail('unanswered', exchangeCause(error, false));
     else this.#fail('cut', exchangeCause(error, true));
+  }
+
+  /** Ends the exchange: nobody may guess what this response is. */
+  #refuseAnswer(): boolean {
+    this.#fail('unanswered', 'malformed');
+    this.#abort?.(new Error('the response cannot be read in one way only'));
+    return true;
   }
 
   #end(trailers: string[]): void {

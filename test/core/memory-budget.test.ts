@@ -31,11 +31,14 @@ t.test('with room short others are asked, in their order, for what is missing an
   const asked: string[] = [];
   const giver = (name: string, has: number) => {
     budget.takeAnyway(has);
-    budget.onShort((missingBytes) => {
-      const given = Math.min(has, missingBytes);
-      asked.push(`${name} ${missingBytes}`);
-      budget.giveBack(given);
-      has -= given;
+    budget.onShort({
+      spareBytes: () => has,
+      giveUp: (missingBytes) => {
+        const given = Math.min(has, missingBytes);
+        asked.push(`${name} ${missingBytes}`);
+        budget.giveBack(given);
+        has -= given;
+      },
     });
   };
   giver('first', 30);
@@ -45,8 +48,10 @@ t.test('with room short others are asked, in their order, for what is missing an
   t.equal(budget.take(50), true);
   t.same(asked.splice(0), ['first 50', 'second 20']);
   t.equal(budget.take(101), false);
+  budget.takeAnyway(10);
+  t.equal(budget.take(60), false);
   t.same(asked, [], 'nothing is given up for what cannot be had');
-  budget.takeAnyway(20);
+  budget.takeAnyway(10);
   budget.reclaim();
   t.same(asked, ['first 20', 'second 20']);
   t.equal(budget.usedBytes, 100);

@@ -10,7 +10,7 @@ import type { Recording, RecordingReader } from '../../src/exchange/recording.js
 import { MemoryStore } from '../../src/store/memory.js';
 import type { PieceReader } from '../../src/store/relay.js';
 import type { Store } from '../../src/store/store.js';
-import { eventually } from '../support/gate.js';
+import { delay, eventually } from '../support/gate.js';
 
 const HEAD = { status: 200, reason: 'OK', fields: ['X', 'y'], vary: { names: [], digest: '' } };
 const REF = { key: 'k', flight: 'f', leaseLeftMs: 10_000, ageMs: 0, election: 0, material: null };
@@ -106,6 +106,7 @@ function setUp(options: { maxSharedBytes?: number; silenceMs?: number } = {}) {
     content: (text: string) => tell(encodeContent([Buffer.from(text)])),
     over: (over: Parameters<typeof encodeOver>[0]) => tell(encodeOver(over)),
     garbage: () => tell(Buffer.from([7])),
+    alive: () => source!.onAlive(),
     lost: () => source!.onLost(),
     settle: async (settlement: Settlement) => {
       settle(settlement);
@@ -182,6 +183,53 @@ t.test('cut by its own last piece, by one that nobody can read, and by what was 
     way(flight);
     t.same([reader.got, reader.how, flight.seen.ended], ['ab', 'cut', true]);
   }
+});
+
+t.test(
+  'pieces that are lost before the flight is known to be over: its settlement has the rest, or nothing has',
+  async (t) => {
+    for (const [settlement, end] of [
+      [whole('abcd'), ['abcd', 'ended']],
+      [TOO_LARGE, ['ab', 'cut']],
+    ] as const) {
+      const { begin, content, lost, settle } = setUp();
+      const reader = begin();
+      content('ab');
+      lost();
+      t.equal(reader.how, 'reading');
+      await settle(settlement);
+      t.same([reader.got, reader.how], end);
+    }
+  },
+);
+
+t.test('whoever leaves lets go of what was held for it', async (t) => {
+  const { begin, content, settle, following, budget } = setUp();
+  const reader = begin();
+  content('ab');
+  await settle(TOO_LARGE);
+  t.ok(budget.usedBytes > 0);
+  reader.gone = true;
+  following.leave();
+  t.equal(budget.usedBytes, 0);
+});
+
+t.test('a window that is full waits for its reader, and then for a sign of life', async (t) => {
+  const { begin, content, alive, seen } = setUp({ maxSharedBytes: 1, silenceMs: 700 });
+  const reader = begin();
+  reader.takes = false;
+  content('ab');
+  t.equal(content('cd'), false);
+  await delay(1_000);
+  t.equal(reader.how, 'reading');
+  reader.drain();
+  for (let i = 0; i < 10; i += 1) {
+    await delay(100);
+    alive();
+  }
+  t.equal(reader.how, 'reading', 'signs of life are enough');
+  await eventually('the cut, without', () => reader.how === 'cut');
+  t.equal(seen.ended, true);
 });
 
 t.test('with nobody who reads it, it ends with the flight', async (t) => {

@@ -3,6 +3,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { MemoryBudget } from '../../src/core/memory-budget.js';
+import { sizeOf } from '../../src/core/sharing.js';
 import { Recording, type RecordingReader } from '../../src/exchange/recording.js';
 import { eventually } from '../support/gate.js';
 
@@ -262,6 +263,21 @@ t.test('many small pieces are charged for what they cost', async (t) => {
   while (record.add(chunkOf(1, 1), false) === 'held') held += 1;
   t.equal(held, 11);
   t.equal(budget.usedBytes, 0, 'and nobody reads them');
+});
+
+t.test('a response and its record are one content, counted once and as long as either is held', async (t) => {
+  const { record, budget } = recording(1 << 20);
+  const slow = Object.assign(new FakeReader(), { room: 1 });
+  record.attach(slow);
+  for (let i = 0; i < 10; i += 1) record.add(chunkOf(10_000, i), false);
+  const response = record.response([]);
+  t.equal(response?.content.length, 100_000);
+  t.equal(budget.usedBytes, sizeOf(response!));
+  record.conclude([]);
+  t.equal(budget.usedBytes, sizeOf(response!), 'somebody still reads it');
+  slow.drain();
+  t.ok(slow.bytes.equals(response!.content));
+  t.equal(budget.usedBytes, 0);
 });
 
 t.test('a window for one reader alone is small', async (t) => {

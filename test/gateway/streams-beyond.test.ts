@@ -167,6 +167,66 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
 
 inEachStore(t, 3, scenarios);
 
+t.test(
+  'beyond the flight whoever reads hears of the end, however it comes, and nothing stays in the store',
+  async (t) => {
+    const redis = await startRedis();
+    t.teardown(() => redis.stop());
+    const upstream = await startUpstream(t);
+    const store = `{ kind: redis, url: "${redis.url}" }`;
+    const config = configOf({ upstream: upstream.url, store, routes: ROUTES });
+    const [near, far] = (await startGateways(t, 2, { config })) as [Gateway, Gateway];
+
+    /** A leader at one gateway and a reader at the other, both beyond what is shared. */
+    async function beyond(path: string) {
+      const from = source(upstream, path);
+      const leader = new Watching(near.url, { method: 'POST', path });
+      await from.arrived;
+      const reader = new Watching(far.url, { method: 'POST', path });
+      await far.caughtUp();
+      from.piece('x'.repeat(40_000));
+      await reader.received(40_000);
+      from.piece('y'.repeat(40_000));
+      await reader.received(80_000);
+      return { from, leader, reader };
+    }
+    const names = async () => ((await redis.command('KEYS', '*:[sp]:*')) as string[]).length;
+
+    await t.test('the end', async (t) => {
+      const { from, reader } = await beyond('/patient/end');
+      t.equal(await names(), 2);
+      from.end();
+      t.equal((await reader.answer).cut, false);
+      await eventually('nothing is left', async () => (await names()) === 0);
+    });
+
+    await t.test('the store goes on after a short outage, and so does the response', async (t) => {
+      const { from, reader } = await beyond('/patient/outage');
+      await redis.command('CLIENT', 'PAUSE', 1_500, 'ALL');
+      from.piece('z');
+      from.end();
+      const { cut, body } = await within(15_000, 'the end', reader.answer);
+      t.equal(cut, false);
+      t.equal(body.length, 80_001);
+    });
+
+    await t.test('the store forgets', async (t) => {
+      const { leader, from, reader } = await beyond('/patient/forgets');
+      await redis.command('FLUSHALL');
+      t.equal((await within(15_000, 'the cut', reader.answer)).cut, true);
+      from.end();
+      t.equal((await leader.answer).cut, false, 'the leader has no need of it');
+    });
+
+    await t.test("the leader's process dies", async (t) => {
+      const { leader, reader } = await beyond('/patient/dies');
+      await near.kill9();
+      t.equal((await within(20_000, 'the cut', reader.answer)).cut, true);
+      await leader.answer.catch(() => {});
+    });
+  },
+);
+
 t.test('a follower whose gateway is short of memory reads at its own pace, and has all of it at the end', async (t) => {
   const redis = await startRedis();
   t.teardown(() => redis.stop());

@@ -92,6 +92,18 @@ t.test('memory: of a response that stands against a second execution the fact st
   t.same(await kinds(store, [printed, held, large]), ['leader', 'leader', 'leader']);
 });
 
+t.test('memory: what only spares a call goes before what stands against a second execution', async (t) => {
+  const { store } = withClock(10_000);
+  const [promised, spare, next] = [newKey(), newKey(), newKey()];
+  await keepFor(store, { key: promised, holdMs: 1 }, 3_000);
+  await keepFor(store, { key: spare }, 3_000);
+  await keepFor(store, { key: next }, 4_000);
+  const kept = { kind: 'stored', ended: { kind: 'response' } };
+  t.match(await claim(store, { key: promised }), kept);
+  t.match(await claim(store, { key: next }), kept);
+  t.equal((await claim(store, { key: spare })).kind, 'leader');
+});
+
 t.test('memory: facts are never evicted', async (t) => {
   const { clock, store } = withClock(2_000);
   const [unknown, notKept, passed] = [newKey(), newKey(), newKey()];

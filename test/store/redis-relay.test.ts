@@ -25,7 +25,11 @@ function reading(t: Test, store: RedisStore, flight: FlightRef, pollMs = 10_000)
   const end = new AbortController();
   t.teardown(() => end.abort());
   const onPiece = ({ index, bytes }: Piece) => told.push(`${index}:${bytes}`) > 0;
-  store.relayed(flight, { onPiece, onLost: () => told.push('lost') }, { pollMs, signal: end.signal });
+  store.relayed(
+    flight,
+    { onPiece, onAlive: () => {}, onLost: () => told.push('lost') },
+    { pollMs, signal: end.signal },
+  );
   return told;
 }
 
@@ -96,6 +100,7 @@ t.test(
     const reader = {
       // It is full with the third.
       onPiece: ({ index, bytes }: Piece) => slow.push(`${index}:${bytes}`) !== 3,
+      onAlive: () => {},
       onLost: () => slow.push('lost'),
     };
     const { resume } = c.relayed(ref, reader, { pollMs: 100, signal: end.signal });
@@ -103,13 +108,13 @@ t.test(
     await eventually('what there is', () => near.length === 5 && slow.length === 3);
     await a.complete(lease, { kind: 'unshareable', reason: 'too-large' }, 0);
     t.equal(await a.relay(lease, piece(5)), 'lost');
-    await eventually('the slowest', async () => (await a.relayOn(lease, piece(5), 0)) === 0);
+    await eventually('the slowest', async () => (await a.relayOn(lease, piece(5), 0))?.wanted === 0);
     t.same(reading(t, d, ref), [], 'nobody joins');
     await eventually('the sixth', () => near.length === 6);
     resume();
     await eventually('all of it', () => slow.length === 6);
     t.same(slow, upTo(6));
-    await eventually('all have it', async () => (await a.relayOn(lease, null, 0)) === 6);
+    await eventually('all have it', async () => (await a.relayOn(lease, null, 0))?.wanted === 6);
     const [stream] = (await redis.command('KEYS', `*${lease.key}*:s:*`)) as string[];
     t.equal(await redis.command('XLEN', stream!), 0, 'nothing is held that all have');
     t.equal(await a.relayOn(lease, piece(6), 7), null, 'nobody is left');
@@ -123,12 +128,12 @@ t.test('who stops reading is not waited for', async (t) => {
   const lease = await lead(a, { key: newKey() });
   const end = new AbortController();
   const told: string[] = [];
-  const reader = { onPiece: ({ index }: Piece) => told.push(String(index)) > 0, onLost: () => {} };
+  const reader = { onPiece: ({ index }: Piece) => told.push(String(index)) > 0, onAlive: () => {}, onLost: () => {} };
   b.relayed(await follow(b, { key: lease.key }), reader, { pollMs: 10_000, signal: end.signal });
   await a.relay(lease, piece(0));
   await eventually('the first', () => told.length === 1);
   await a.complete(lease, { kind: 'unshareable', reason: 'too-large' }, 0);
-  t.equal(await a.relayOn(lease, null, 0), 0);
+  t.same(await a.relayOn(lease, null, 0), { wanted: 0, processes: 1 });
   end.abort();
   await eventually('nobody', async () => (await a.relayOn(lease, null, 0)) === null);
 });
@@ -136,7 +141,7 @@ t.test('who stops reading is not waited for', async (t) => {
 /** How often pieces were asked for since the counting began. */
 async function fetches(): Promise<number> {
   const stats = String(await redis.command('INFO', 'commandstats'));
-  return Number(/^cmdstat_hexists:calls=(\d+)/m.exec(stats)?.[1] ?? 0);
+  return Number(/^cmdstat_hget:calls=(\d+)/m.exec(stats)?.[1] ?? 0);
 }
 
 t.test('more pieces than one fetch brings, and none is read twice', async (t) => {
@@ -151,24 +156,19 @@ t.test('more pieces than one fetch brings, and none is read twice', async (t) =>
   t.equal(await fetches(), 3, '500, 500 and 200');
 });
 
-t.test('behind a gap nothing is asked for again and again, however much is there', async (t) => {
+t.test('a gap, while the flight is up, leaves the rest to its settlement', async (t) => {
   const [a, b] = await Promise.all([open(t), open(t)]);
   const lease = await lead(a, { key: newKey() });
   await Promise.all(Array.from({ length: 600 }, (_, i) => a.relay(lease, piece(i + 1))));
   await redis.command('CONFIG', 'RESETSTAT');
   const told = reading(t, b, await follow(b, { key: lease.key }));
   await eventually('it has asked', async () => (await fetches()) > 0);
+  await a.relay(lease, piece(0));
+  await a.relay(lease, piece(601));
   // Each is a connection and two round trips: whoever asks without a pause does so many times meanwhile.
   for (let i = 0; i < 50; i += 1) await redis.command('PING');
-  t.equal(await fetches(), 1);
+  t.ok((await fetches()) < 3);
   t.same(told, []);
-  // What is in a stream cannot be preceded any more: the push alone closes the gap.
-  await a.relay(lease, piece(0));
-  await eventually('the first', () => told.length === 1);
-  await a.relay(lease, piece(601));
-  await eventually('the rest', () => told.length === 602);
-  t.same(told, upTo(602));
-  t.equal(await fetches(), 3);
 });
 
 const piecesOf = ({ key, flight }: Lease) => `oneflight:{${key}}:s:${flight}`;

@@ -185,6 +185,38 @@ t.test('both claim before either looks: the larger name leads, the other one fol
   }
 });
 
+t.test('both give way, for giving back takes long: of two that do not wait one leads all the same', async (t) => {
+  const { held, looks, options } = table();
+  const given = new Gate();
+  const began = new Map<string, number>();
+  const slow: RotationOptions = {
+    ...options,
+    claim: async (asked) => {
+      began.set(asked.flight, performance.now());
+      return options.claim(asked);
+    },
+    look: async (asked) => {
+      const looked = await options.look(asked);
+      if (looked.kind !== 'follower') return looked;
+      const ageMs = performance.now() - began.get(looked.flight.flight)!;
+      return { ...looked, flight: { ...looked.flight, ageMs } };
+    },
+    giveBack: async (lease, election) => {
+      // The smaller one's takes until the larger one gives up waiting for it.
+      if (lease.key === 'a') await given.opened;
+      else given.open();
+      await options.giveBack(lease, election);
+    },
+  };
+  const all = Promise.all([
+    claimUnderAllNames({ ...request('a', 'b'), join: false }, slow),
+    claimUnderAllNames({ ...request('b', 'a'), join: false }, slow),
+  ]);
+  looks.open();
+  t.same((await all).map(({ kind }) => kind).sort(), ['follower', 'leader']);
+  t.equal(held.size, 1);
+});
+
 t.test('later flights under the smaller name do not keep the larger one waiting', async (t) => {
   const { held, looks, options } = table();
   held.set('a', 'flight 1');

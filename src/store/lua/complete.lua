@@ -3,6 +3,7 @@
 -- KEYS[1]  the key's record
 -- KEYS[2]  the flight's result, for waiters that missed the push
 -- KEYS[3]  the key's mark, a string of its own so that the record is free: the response was for one client alone
+-- KEYS[4]  who reads the pieces of the flight (pieces.lua)
 -- ARGV[1]  flight id
 -- ARGV[2]  fence
 -- ARGV[3]  frame: the settlement in bytes
@@ -12,6 +13,7 @@
 -- ARGV[7]  largest frame in bytes that travels inside the push
 -- ARGV[8]  state of the record that is kept: 'd' done, 'u' unknown
 -- ARGV[9]  how long the key is marked, in ms; 0: it is marked no longer; '': the mark is left as it is
+-- ARGV[10] '1': the pieces may go on beyond the flight, and this is their first sign of life
 --
 -- Result: 1 held and settled (also by an earlier try of the same flight), 0 lost and nothing changed.
 --
@@ -51,6 +53,10 @@ if ARGV[9] == '0' then
   redis.call('DEL', KEYS[3])
 elseif ARGV[9] ~= '' then
   redis.call('SET', KEYS[3], '', 'PX', ARGV[9])
+end
+
+if ARGV[10] == '1' and redis.call('EXISTS', KEYS[4]) == 1 then
+  redis.call('HSET', KEYS[4], '@', string.format('%.0f', now))
 end
 
 if #waiting > 0 then

@@ -1,0 +1,87 @@
+/**
+ * How a duplicate is answered: with the response of a flight, with a kept one, or with a refusal that says what has the
+ * key.
+ *
+ * Invariant: a copy says what it is: `Idempotent-Replayed` of a replay, the age of what was kept.
+ */
+
+import type { FlightRef } from '../core/claim.js';
+import type { BypassReason } from '../core/outcome.js';
+import { type Decision, type Refusal, retryAfterSeconds } from '../core/policy.js';
+import type { ClaimPolicy, RejectPolicy } from '../core/rule.js';
+import type { SharedResponse } from '../core/sharing.js';
+import type { Upstream } from '../upstream/upstream.js';
+import type { Caller } from './caller.js';
+import { HandingOut } from './handing-out.js';
+import type { Leaders } from './leaders.js';
+import type { ExchangeObserver } from './observer.js';
+import { bypass } from './passing.js';
+
+const PLAIN_CONFLICT = { status: 409, retryAfter: { kind: 'computed' } } as const satisfies RejectPolicy['conflict'];
+
+export type AnsweringOptions = {
+  readonly leaders: Pick<Leaders, 'budget' | 'latencyMsOf'>;
+  readonly upstreamOf: (name: string) => Upstream;
+  readonly observer: ExchangeObserver;
+};
+
+export class Answering {
+  readonly #options: AnsweringOptions;
+  readonly #handingOut: HandingOut;
+
+  constructor(options: AnsweringOptions) {
+    this.#options = options;
+    this.#handingOut = new HandingOut(options.leaders.budget);
+  }
+
+  /** With what the key was kept with. */
+  giveKept(caller: Caller, key: string, { response, ageMs, ttlMs }: Decision & { kind: 'replay' }): void {
+    const added = claimPolicyOf(caller).kind === 'replay' ? replayFields(ttlMs) : [];
+    const given = { ageMs, outcome: { kind: 'hit', ttlMs }, added } as const;
+    if (this.#handingOut.give(caller, key, response, given, false) === 'overloaded') caller.refuse('overloaded');
+  }
+
+  /** With the response of the flight that it has waited for: that one is in memory by now. */
+  giveCollapsed(caller: Caller, key: string, response: SharedResponse): void {
+    const policy = claimPolicyOf(caller);
+    const isReplay = policy.kind === 'replay';
+    const added = isReplay ? replayFields(policy.keepMs) : [];
+    const given = { ageMs: isReplay ? 0 : null, outcome: { kind: 'collapsed' }, added } as const;
+    if (this.#handingOut.give(caller, key, response, given, true) === 'overloaded') caller.refuse('overloaded');
+  }
+
+  /** With nobody's response but its own: it is forwarded as if it had no key. */
+  bypass(caller: Caller, reason: BypassReason): void {
+    bypass(caller, this.#options.upstreamOf(caller.upstream), reason, this.#options.observer);
+  }
+
+  /** That the flight has the key, and when to ask again. */
+  refuseDuplicate(caller: Caller, flight: FlightRef): void {
+    const policy = claimPolicyOf(caller);
+    const { status, retryAfter } = policy.kind === 'reject' ? policy.conflict : PLAIN_CONFLICT;
+    const seconds =
+      retryAfter.kind === 'fixed'
+        ? retryAfter.seconds
+        : retryAfterSeconds(policy.leaseMs, flight, this.#options.leaders.latencyMsOf(caller.route));
+    caller.refuse('in-flight', { status, retryAfterSeconds: seconds });
+  }
+}
+
+/** A repeat of what is held or done is told so with 409; the first caller of an unknown outcome had 504. */
+export function refuseRepeat(caller: Caller, code: Refusal): void {
+  caller.refuse(code, code === 'outcome-unknown' ? { status: 409 } : {});
+}
+
+/** The policy of a request that has a key and is no queue's. */
+export function claimPolicyOf(caller: Caller): ClaimPolicy {
+  const policy = caller.rule?.policy;
+  if (policy === undefined || policy.kind === 'pass' || policy.kind === 'queue')
+    throw new Error('a request of this policy joins no flight');
+  return policy;
+}
+
+/** What tells a replay from the first answer (draft-ietf-httpapi-idempotency-key-header), and until when it can be had. */
+function replayFields(ttlMs: number): string[] {
+  const expires = new Date(Date.now() + ttlMs).toUTCString();
+  return ['Idempotent-Replayed', 'true', 'Idempotency-Expires', expires];
+}
