@@ -12,7 +12,7 @@ import { compileRules } from './core/match.js';
 import { MemoryBudget } from './core/memory-budget.js';
 import type { Rule } from './core/rule.js';
 import { Flights } from './exchange/flights.js';
-import { handle } from './exchange/handle.js';
+import { handle, maySwitch } from './exchange/handle.js';
 import { Leaders } from './exchange/leaders.js';
 import { Reconciler } from './exchange/reconciler.js';
 import { Turns } from './exchange/turns.js';
@@ -70,6 +70,7 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
   const listener = new Listener({
     ...config.listen,
     peerOf: compilePeers(config.trustedProxies),
+    takesUpgrade: (asking) => maySwitch(asking, handling.rules),
     handle: (caller) => handle(caller, handling),
     over: observer.over,
   });

@@ -35,6 +35,8 @@ export type Role = 'leader' | 'follower' | 'queued' | 'none';
 export type Outcome =
   /** Forwarded by a rule without a policy, or by no rule. */
   | { readonly kind: 'passed' }
+  /** The upstream switched protocols: the connection was joined with its own until it ended. */
+  | { readonly kind: 'upgraded' }
   /**
    * Forwarded as leader, at once or after a wait for its turn; `stored` tells whether the response was recorded for
    * others. `failed`: it should have been.
@@ -70,6 +72,7 @@ export function roleOf(outcome: Outcome): Role {
     case 'left':
       return outcome.role;
     case 'passed':
+    case 'upgraded':
     case 'hit':
     case 'bypassed':
       return 'none';

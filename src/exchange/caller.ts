@@ -6,6 +6,7 @@
  */
 
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
 import type { KeyMaterial } from '../core/claim.js';
 import { fieldLines } from '../core/field-lines.js';
 import type { Outcome, ProblemCode, Role } from '../core/outcome.js';
@@ -61,6 +62,8 @@ export class Caller {
   readonly target: string;
   /** The request's field lines as the upstream will know them: what rules, keys and `Vary` read. */
   readonly fields: readonly string[];
+  /** The protocols that it offers to switch to, where its connection can be handed over; null: an ordinary request. */
+  readonly offer: string | null;
   /** Null until a rule matched, and for traffic of no rule. */
   rule: Rule | null = null;
   /** Name of the upstream; empty until it is known. */
@@ -87,6 +90,8 @@ export class Caller {
   #onContentBroken: (() => void) | null = null;
   #unflushed = false;
   #isOver = false;
+  /** The connection speaks another protocol: the request is over when the connection is. */
+  #switched = false;
   #endsConnection = false;
   readonly #onOver: (report: Report) => void;
 
@@ -95,12 +100,14 @@ export class Caller {
     res: ServerResponse,
     requestId: string,
     peer: Peer,
+    offer: string | null,
     onOver: (report: Report) => void,
   ) {
     this.req = req;
     this.#res = res;
     this.requestId = requestId;
     this.peer = peer;
+    this.offer = offer;
     this.method = req.method as string;
     this.target = req.url as string;
     this.fields = forwardedFields(req.rawHeaders, peer, requestId);
@@ -116,6 +123,11 @@ export class Caller {
    */
   connectionEnded(): void {
     this.#over();
+  }
+
+  /** There is room in the connection, and the response will not hear of it by itself. */
+  connectionDrained(): void {
+    this.#onDrain?.();
   }
 
   /** Whether the client is gone, or its answer complete: nothing more can be written. */
@@ -179,10 +191,19 @@ export class Caller {
   /** Passes an interim response on (RFC 9110 section 15.2). HTTP/1.0 clients cannot have one. */
   interim(status: number, fields: readonly string[]): void {
     if (this.begun || this.gone || this.req.httpVersion === '1.0') return;
-    let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`;
-    for (let i = 0; i + 1 < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`;
     // A pipelined request whose turn has not come has no socket yet; hints are optional, so it goes without.
-    this.#res.socket?.write(`${head}\r\n`, 'latin1');
+    this.#res.socket?.write(interimHead(status, STATUS_CODES[status] ?? '', fields), 'latin1');
+  }
+
+  /** Passes the upstream's 101 on, and gives the connection away. */
+  switchProtocols(reason: string, fields: readonly string[]): Socket {
+    const { socket } = this.req;
+    this.#outcome = { kind: 'upgraded' };
+    this.#status = 101;
+    this.#switched = true;
+    this.#res.detachSocket(socket);
+    socket.write(interimHead(101, WRITABLE_REASON.test(reason) ? reason : '', fields), 'latin1');
+    return socket;
   }
 
   /** Begins an answer whose content follows. The head goes out with the first content, or with the turn's end. */
@@ -223,8 +244,8 @@ export class Caller {
     // A refusal is whole: there is nothing behind it to be cut.
     if (this.gone || this.#outcome?.kind === 'refused') return;
     this.#outcome = { kind: 'cut', role: this.role };
-    // To HTTP/1.0 the end of the connection may be the end of the message.
-    if (this.req.httpVersion === '1.0') this.req.socket.resetAndDestroy();
+    // To HTTP/1.0, and to whatever else is spoken now, the end of the connection may be the end of the message.
+    if (this.req.httpVersion === '1.0' || this.#switched) this.req.socket.resetAndDestroy();
     this.#res.destroy();
   }
 
@@ -287,10 +308,10 @@ export class Caller {
   #over(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    const finished = this.#res.writableFinished;
+    const finished = this.#switched || this.#res.writableFinished;
     if (!finished && this.#outcome?.kind !== 'cut') this.#outcome = { kind: 'left', role: this.role };
     // What is left of an upload that nobody read would block the connection's next request.
-    if (!this.req.readableEnded) this.req.unpipe().resume();
+    if (this.offer === null && !this.req.readableEnded) this.req.unpipe().resume();
     this.#onOver(this.#report());
     this.#onDone?.();
     if (!finished) this.#left();
@@ -329,4 +350,11 @@ export class Caller {
       waitedMs: this.#waitedMs,
     };
   }
+}
+
+/** The head of a message that has no content, whatever its fields say. */
+function interimHead(status: number, reason: string, fields: readonly string[]): string {
+  let head = `HTTP/1.1 ${status} ${reason}\r\n`;
+  for (let i = 0; i + 1 < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`;
+  return `${head}\r\n`;
 }

@@ -19,6 +19,7 @@ import type { Flights } from './flights.js';
 import type { ExchangeObserver } from './observer.js';
 import { bypass, pass } from './passing.js';
 import type { Turns } from './turns.js';
+import { passUpgrade } from './upgrading.js';
 
 export type HandleOptions = {
   readonly rules: RuleTable;
@@ -42,18 +43,37 @@ export function handle(caller: Caller, options: HandleOptions): void {
   }
 }
 
+/**
+ * Whether a request may switch protocols: not where it has a key. A connection is nobody's answer, cannot be shared, and
+ * would hold the key for as long as it lasts; there the request is an ordinary one, without its offer.
+ */
+export function maySwitch(request: Asking, rules: RuleTable): boolean {
+  const { match } = located(request, rules);
+  return match === null || match.rule.policy.kind === 'pass';
+}
+
+/** What of a request decides which rule is its own. `fields` are the forwarded ones. */
+export type Asking = { readonly method: string; readonly target: string; readonly fields: readonly string[] };
+
+function located({ method, target: raw, fields }: Asking, rules: RuleTable) {
+  const target = parseTarget(raw);
+  const host = target.host ?? fieldLines(fields, 'host')[0] ?? '';
+  return { target, host, match: matchRule(rules, { method, path: target.path, host, fields }) };
+}
+
 function route(caller: Caller, options: HandleOptions): void {
-  const target = parseTarget(caller.target);
+  const { target, host, match } = located(caller, options.rules);
   const { httpVersion, rawHeaders } = caller.req;
   const fault = requestFault({ httpVersion, fields: rawHeaders, target });
   if (fault !== null) return caller.refuse('bad-request', { detail: fault });
-  const host = target.host ?? fieldLines(caller.fields, 'host')[0] ?? '';
-  const match = matchRule(options.rules, { method: caller.method, path: target.path, host, fields: caller.fields });
   caller.rule = match?.rule ?? null;
   const upstream = match?.rule.upstream ?? options.unmatched;
   if (upstream === null) return caller.refuse('no-route');
   caller.upstream = upstream;
   if (match === null || match.rule.policy.kind === 'pass') {
+    if (caller.offer !== null) {
+      return passUpgrade(caller, caller.offer, options.upstreamOf(upstream), options.observer);
+    }
     return pass(caller, options.upstreamOf(upstream), { kind: 'passed' }, options.observer);
   }
   const request = { target, host, params: match.params };

@@ -38,6 +38,8 @@ export interface ExchangeObserver {
   flights(route: string, change: 1 | -1): void;
   /** A request began (+1) or ended (-1) to wait for its turn in this process. */
   queued(route: string, change: 1 | -1): void;
+  /** A connection was handed over to another protocol (+1), or has ended (-1). */
+  upgrades(route: string, change: 1 | -1): void;
   /** A leader lost its lease: another may have run beside it. `key` is the digest. */
   leaseLost(route: string, key: string): void;
   /** A settlement could not be brought to the store within the lease. */

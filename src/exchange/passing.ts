@@ -7,7 +7,7 @@
 
 import { Transform } from 'node:stream';
 import type { BypassReason, Outcome } from '../core/outcome.js';
-import { clientFields, upstreamFields, withoutField } from '../http/fields.js';
+import { announcedTrailers, clientFields, requestTrailers, upstreamFields, withoutField } from '../http/fields.js';
 import type { UpstreamFailure } from '../upstream/failure.js';
 import type { Exchange, ForwardSink, Upstream, UpstreamRequest } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
@@ -24,15 +24,30 @@ export function upstreamRequest(
   uploading?: UploadListener,
   added: readonly string[] = [],
 ): UpstreamRequest {
-  const { httpVersion } = caller.req;
+  const { httpVersion, rawHeaders } = caller.req;
   let fields = upstreamFields(caller.fields, httpVersion, caller.requestId, upstream.host);
   for (let i = 0; i < added.length; i += 2) fields = withoutField(fields, (added[i] as string).toLowerCase());
+  fields.push(...added);
+  const trailers = trailersOf(caller, added);
+  if (trailers !== null) fields.push(...announcedTrailers(rawHeaders));
   return {
     method: caller.method,
     target: caller.target,
-    fields: added.length === 0 ? fields : [...fields, ...added],
+    fields,
     content: caller.content ?? (caller.announcesContent ? upload(caller, uploading) : null),
+    trailers,
   };
+}
+
+/** Whether there are trailers is known at the end of chunked content: of one that was read, now. `added` stay as they are. */
+function trailersOf({ req, content }: Caller, added: readonly string[]): UpstreamRequest['trailers'] {
+  if (req.headers['transfer-encoding'] === undefined) return null;
+  const read = () => {
+    let trailers = requestTrailers(req.rawTrailers);
+    for (let i = 0; i < added.length; i += 2) trailers = withoutField(trailers, (added[i] as string).toLowerCase());
+    return trailers;
+  };
+  return content === null || read().length > 0 ? read : null;
 }
 
 /**
@@ -73,51 +88,51 @@ export function bypass(caller: Caller, upstream: Upstream, reason: BypassReason,
   pass(caller, upstream, { kind: 'bypassed', reason }, observer);
 }
 
-class Passing implements ForwardSink {
-  readonly #caller: Caller;
+export class Passing implements ForwardSink {
+  protected readonly caller: Caller;
+  protected readonly observer: ExchangeObserver;
+  protected exchange: Exchange | null = null;
   readonly #outcome: Outcome;
-  readonly #observer: ExchangeObserver;
-  #exchange: Exchange | null = null;
 
   constructor(caller: Caller, outcome: Outcome, observer: ExchangeObserver) {
-    this.#caller = caller;
+    this.caller = caller;
     this.#outcome = outcome;
-    this.#observer = observer;
+    this.observer = observer;
   }
 
   start(upstream: Upstream): void {
-    const caller = this.#caller;
+    const { caller } = this;
     if (caller.gone) return;
-    caller.whenLeft(() => this.#exchange?.abort());
-    this.#exchange = upstream.forward(upstreamRequest(caller, upstream), this, 'open');
+    caller.whenLeft(() => this.exchange?.abort());
+    this.exchange = upstream.forward(upstreamRequest(caller, upstream), this, 'open');
   }
 
   onSend(): boolean {
-    this.#observer.sent(this.#caller.route);
+    this.observer.sent(this.caller.route);
     return true;
   }
 
   onInterim(status: number, fields: string[]): void {
-    this.#caller.interim(status, clientFields(fields));
+    this.caller.interim(status, clientFields(fields));
   }
 
   onFields(status: number, reason: string, fields: string[]): void {
-    this.#caller.begin(status, reason, clientFields(fields), this.#outcome);
+    this.caller.begin(status, reason, clientFields(fields), this.#outcome);
   }
 
   onContent(chunk: Buffer): boolean {
-    if (this.#caller.write(chunk)) return true;
-    this.#caller.whenDrained(() => this.#exchange?.resume());
+    if (this.caller.write(chunk)) return true;
+    this.caller.whenDrained(() => this.exchange?.resume());
     return false;
   }
 
   onEnd(trailers: string[]): void {
-    this.#caller.end(null, trailers);
+    this.caller.end(null, trailers);
   }
 
   onFailure(failure: UpstreamFailure): void {
-    if (this.#caller.begun) return this.#caller.cut();
+    if (this.caller.begun) return this.caller.cut();
     const { code, proxyError } = upstreamProblem(failure, false);
-    this.#caller.refuse(code, { proxyError });
+    this.caller.refuse(code, { proxyError });
   }
 }

@@ -50,7 +50,7 @@ class Question implements ForwardSink {
     const overdueMs = upstream.answerDeadlineMs + upstream.bodyTimeoutMs;
     this.#timer = setTimeout(() => this.#giveUp({ kind: 'failed', cause: 'overdue' }), overdueMs).unref();
     signal.addEventListener('abort', this.#onStop, { once: true });
-    const request = { method: 'GET', target, fields: questionFields(upstream, fields), content: null };
+    const request = { method: 'GET', target, fields: questionFields(upstream, fields), content: null, trailers: null };
     this.#exchange = upstream.forward(request, this, 'keyed');
   }
 

@@ -12,6 +12,7 @@ const LED = {
 export function cacheStatus(outcome: Outcome): string | null {
   switch (outcome.kind) {
     case 'passed':
+    case 'upgraded':
       return null;
     case 'led':
       return outcome.came === 'queued' ? `${LED[outcome.stored]}; detail=queued` : LED[outcome.stored];

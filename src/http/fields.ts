@@ -16,8 +16,8 @@ const CONNECTION_SPECIFIC: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * What of a request never goes upstream: `Expect` is answered by the gateway, and `Trailer` would announce trailers
- * that are not sent on.
+ * What of a request is not forwarded as it is: `Expect` is answered by the gateway, and `Trailer` belongs to how the
+ * content is sent, which is the gateway's to say (`announcedTrailers`).
  */
 const NEVER_UPSTREAM: ReadonlySet<string> = new Set([...CONNECTION_SPECIFIC, 'expect', 'trailer']);
 
@@ -151,6 +151,25 @@ export function upstreamFields(
   const out = host === null ? [...forwarded] : [...withoutField(forwarded, 'host'), 'Host', host];
   if (fieldLines(forwarded, 'x-request-id').length === 0) out.push('X-Request-Id', requestId);
   out.push('Via', `${httpVersion} oneflight`);
+  return out;
+}
+
+/** The lines of a request that announce trailers, where its content is sent in chunks. */
+export function announcedTrailers(fields: readonly string[]): string[] {
+  return fieldLines(fields, 'trailer').flatMap((line) => ['Trailer', line]);
+}
+
+/**
+ * The trailer lines of a request that cross. Not those that say who asks, where to, or how the message is to be read
+ * (RFC 9110 section 6.5.1): keys were made without them, and whoever merges trailers into the fields would go by them.
+ */
+export function requestTrailers(trailers: readonly string[]): string[] {
+  const out: string[] = [];
+  for (let i = 0; i + 1 < trailers.length; i += 2) {
+    const name = (trailers[i] as string).toLowerCase();
+    if (NEVER_UPSTREAM.has(name) || NEVER_NAMED_BY_CONNECTION.has(name) || name === 'x-request-id') continue;
+    out.push(trailers[i] as string, trailers[i + 1] as string);
+  }
   return out;
 }
 

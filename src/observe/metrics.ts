@@ -64,6 +64,12 @@ export class Metrics {
     labelNames: ['route'],
     registers: [this.#registry],
   });
+  readonly #upgrades = new Gauge({
+    name: 'oneflight_open_upgrades',
+    help: 'Connections that speak another protocol now, after an upgrade.',
+    labelNames: ['route'],
+    registers: [this.#registry],
+  });
   readonly #turns = this.#histogram(
     'queue_wait_seconds',
     'Time a request waited for its turn, or until it was refused.',
@@ -98,6 +104,10 @@ export class Metrics {
 
   queued(route: string, change: 1 | -1): void {
     this.#queued.inc({ route }, change);
+  }
+
+  upgrades(route: string, change: 1 | -1): void {
+    this.#upgrades.inc({ route }, change);
   }
 
   unprotected(route: string, reason: BypassReason): void {

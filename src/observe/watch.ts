@@ -16,6 +16,7 @@ export function watchExchange(metrics: Metrics, log: Logger): ExchangeObserver {
     unshareable: (route, reason) => metrics.unshareable(route, reason),
     flights: (route, change) => metrics.flights(route, change),
     queued: (route, change) => metrics.queued(route, change),
+    upgrades: (route, change) => metrics.upgrades(route, change),
     leaseLost: (route, key) => {
       metrics.leaseLost(route);
       log.warn({ route, key }, 'lease lost: another leader may have run beside this one');

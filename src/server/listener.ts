@@ -8,12 +8,14 @@
 
 import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, METHODS, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { Caller, type Report } from '../exchange/caller.js';
-import type { Peer } from '../http/fields.js';
+import type { Asking } from '../exchange/handle.js';
+import { forwardedFields, type Peer } from '../http/fields.js';
 import { problemMessage } from '../http/problem.js';
 import { MAX_FIELD_BYTES } from '../upstream/upstream.js';
+import { lastResponse, offerOfRequest, ordinaryBytes } from './upgrade-request.js';
 
 /** Clients and load balancers keep idle connections for about a minute; closing first would break their next request. */
 const KEEP_ALIVE_MS = 65_000;
@@ -25,10 +27,14 @@ const FAREWELL_TRIES = 10;
 /** Longest request id that is taken from a client. */
 const MAX_REQUEST_ID = 200;
 
+const NOBODY: ReadonlySet<Caller> = new Set();
+
 export type ListenerOptions = {
   readonly host: string;
   readonly port: number;
   readonly peerOf: (socket: IncomingMessage['socket']) => Peer;
+  /** Whether the connection of such a request may be handed over to another protocol. */
+  readonly takesUpgrade: (asking: Asking) => boolean;
   readonly handle: (caller: Caller) => void;
   readonly over: (report: Report) => void;
 };
@@ -47,6 +53,8 @@ export class Listener {
   readonly #options: ListenerOptions;
   readonly #callers = new Set<Caller>();
   readonly #connections = new WeakMap<Duplex, Connection>();
+  /** Upgrades that came behind requests which are not over, by connection. */
+  readonly #behindOthers = new WeakMap<Duplex, () => void>();
   #draining = false;
   #onIdle: (() => void) | null = null;
 
@@ -80,6 +88,7 @@ export class Listener {
       if (this.#waitsForTurn(req, res)) res.once('socket', () => this.#onRequest(req, res, 417));
       else this.#onRequest(req, res, 417);
     });
+    this.#server.on('upgrade', (req, socket, first) => this.#onUpgrade(req, socket as Socket, first));
   }
 
   /** Binds, and answers the URL it is bound to. Rejects when it cannot. */
@@ -159,6 +168,10 @@ export class Listener {
   }
 
   #onConnection(socket: Duplex): void {
+    // One that was given back by `#again` is not new.
+    if (this.#connections.has(socket)) return;
+    // Of a connection that Node has let go of, as of every upgrade, an error would end the process.
+    socket.on('error', () => {});
     const callers = new Set<Caller>();
     this.#connections.set(socket, { callers, refused: false, inTurn: false });
     socket.once('close', () => {
@@ -192,15 +205,68 @@ export class Listener {
       req.resume();
       return;
     }
-    const caller = new Caller(req, res, requestIdOf(req), this.#options.peerOf(req.socket), (report) => {
+    this.#take(this.#arrived(req, res, null), refusal);
+  }
+
+  /** `first`: what came right behind the request's fields; nothing of the connection has been read beyond it. */
+  #onUpgrade(req: IncomingMessage, socket: Socket, first: Buffer): void {
+    if (first.length > 0) socket.unshift(first);
+    const together = this.#connections.get(socket)?.callers ?? NOBODY;
+    if (together.size === 0) return this.#upgrade(req, socket);
+    // Its answer comes after those of the requests before it, which Node tells no more when there is room for them.
+    const onDrain = () => {
+      for (const caller of together) caller.connectionDrained();
+    };
+    socket.on('drain', onDrain);
+    this.#behindOthers.set(socket, () => {
+      this.#behindOthers.delete(socket);
+      socket.off('drain', onDrain);
+      this.#upgrade(req, socket);
+    });
+  }
+
+  #upgrade(req: IncomingMessage, socket: Socket): void {
+    if (socket.destroyed) return;
+    const connection = this.#connections.get(socket);
+    if (connection !== undefined && isRefused(connection)) {
+      socket.end();
+      return;
+    }
+    // The time for idle connections, which a request before it may have left running.
+    socket.setTimeout(0);
+    const offer = offerOfRequest(req);
+    if (offer === null || !this.#options.takesUpgrade(this.#asking(req))) return this.#again(req, socket);
+    this.#take(this.#arrived(req, lastResponse(req, socket), offer));
+  }
+
+  #asking(req: IncomingMessage): Asking {
+    const fields = forwardedFields(req.rawHeaders, this.#options.peerOf(req.socket), requestIdOf(req));
+    return { method: req.method as string, target: req.url as string, fields };
+  }
+
+  /** Gives the connection back to the server, to read the request as an ordinary one. */
+  #again(req: IncomingMessage, socket: Socket): void {
+    socket.removeAllListeners('timeout');
+    socket.unshift(ordinaryBytes(req));
+    this.#server.emit('connection', socket);
+  }
+
+  #arrived(req: IncomingMessage, res: ServerResponse, offer: string | null): Caller {
+    const connection = this.#connections.get(req.socket);
+    const caller = new Caller(req, res, requestIdOf(req), this.#options.peerOf(req.socket), offer, (report) => {
       this.#callers.delete(caller);
       if (connection !== undefined) leave(connection, caller);
       this.#options.over(report);
+      if (connection?.callers.size === 0) this.#behindOthers.get(req.socket)?.();
       if (this.#draining) this.#server.closeIdleConnections();
       if (this.#callers.size === 0) this.#onIdle?.();
     });
     this.#callers.add(caller);
     connection?.callers.add(caller);
+    return caller;
+  }
+
+  #take(caller: Caller, refusal: 417 | null = null): void {
     if (refusal !== null) caller.refuse('bad-request', { status: refusal });
     // The parser knows methods of other protocols, and lets them through.
     else if (!METHODS.includes(caller.method)) caller.refuse('bad-request', { status: 501 });

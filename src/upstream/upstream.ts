@@ -1,54 +1,33 @@
 /**
- * One upstream: its connections, its deadlines, and the forwarding of one request.
+ * One upstream: its connections, its deadlines, and the forwarding of one request. What undici cannot do goes over Node's
+ * own client (node-exchange.ts).
  *
- * Invariants: nothing that may have been sent is ever sent again; "sent" begins when undici hands the request to a
- * connected socket, which it announces just before the first byte; a sink hears exactly one of `onEnd` and
- * `onFailure`, and neither after `abort`.
+ * Invariants, whichever client carries a request: nothing that may have been sent is ever sent again; "sent" begins when
+ * the request is handed to a connected socket, just before the first byte, which undici announces; a sink hears exactly
+ * one of `onEnd`, `onFailure` and, for upgrades, `onSwitched`, and none after `abort`.
  */
 
 import { subscribe } from 'node:diagnostics_channel';
+import http from 'node:http';
+import https from 'node:https';
 import type { Socket } from 'node:net';
-import type { Readable } from 'node:stream';
-import { type Dispatcher, Pool } from 'undici';
+import { buildConnector, type Dispatcher, Pool } from 'undici';
 import type { UpstreamConfig } from '../config/config.js';
 import { utf8ByteText } from '../core/byte-text.js';
 import { hasNoContent, withoutField } from '../http/fields.js';
 import { framingFault, hasNoLength, passableTrailers } from '../http/framing.js';
+import type { Exchange, ForwardSink, UpgradeExchange, UpgradeSink, UpstreamRequest } from './exchange.js';
 import { connectCause, exchangeCause, type FailureCause, type UpstreamFailure } from './failure.js';
+import { NodeExchange } from './node-exchange.js';
+import { expectResponse, ignoreContinue } from './unasked-continue.js';
+
+export type { Exchange, ForwardSink, UpgradeExchange, UpgradeSink, UpstreamRequest } from './exchange.js';
 
 /** Total size of the fields of one message, both ways. */
 export const MAX_FIELD_BYTES = 65_536;
 
-export type UpstreamRequest = {
-  readonly method: string;
-  /** The client's own target, byte for byte. */
-  readonly target: string;
-  /** Flat field lines, ready to be sent. */
-  readonly fields: readonly string[];
-  readonly content: Buffer | Readable | null;
-};
-
-/** Who hears how the exchange goes. Field lists are flat and latin1. */
-export interface ForwardSink {
-  /** The request is about to be written to a connected socket; false gives it up, with nothing written. */
-  onSend(): boolean;
-  /** An interim response (1xx). */
-  onInterim(status: number, fields: string[]): void;
-  onFields(status: number, reason: string, fields: string[]): void;
-  /** False pauses the upstream until `resume`. */
-  onContent(chunk: Buffer): boolean;
-  onEnd(trailers: string[]): void;
-  onFailure(failure: UpstreamFailure): void;
-}
-
-/** The running exchange, as its starter holds it. */
-export interface Exchange {
-  /** Ends the upstream call at once; the sink hears nothing more. */
-  abort(): void;
-  resume(): void;
-  /** Whether the request was handed to a connected socket. */
-  readonly sent: boolean;
-}
+/** How long a connection of Node's client is kept for a next request; servers close idle ones after 5 s and more. */
+const IDLE_MS = 4_000;
 
 export class Upstream {
   readonly name: string;
@@ -56,13 +35,15 @@ export class Upstream {
   /** Calls of rules with a key have connections of their own, so that slow pass-through traffic cannot starve them. */
   readonly #keyed: Pool;
   readonly #open: Pool;
+  /** The same for Node's client. A connection of an upgrade is its own: whatever became of it, nothing else follows. */
+  readonly #agents: Readonly<Record<'keyed' | 'open' | 'upgrade', http.Agent>>;
 
   constructor(config: UpstreamConfig) {
     this.name = config.name;
     this.#config = config;
     const options: Pool.Options = {
       pipelining: 1,
-      connect: { timeout: config.connectTimeoutMs },
+      connect: connectorOf(config),
       headersTimeout: config.headersTimeoutMs,
       bodyTimeout: config.bodyTimeoutMs,
       maxHeaderSize: MAX_FIELD_BYTES,
@@ -71,6 +52,9 @@ export class Upstream {
     };
     this.#keyed = new Pool(config.url.origin, options);
     this.#open = new Pool(config.url.origin, options);
+    const { Agent } = config.url.protocol === 'https:' ? https : http;
+    const idle = { keepAlive: true, timeout: IDLE_MS };
+    this.#agents = { keyed: new Agent(idle), open: new Agent(idle), upgrade: new Agent({ keepAlive: false }) };
   }
 
   get url(): URL {
@@ -94,6 +78,9 @@ export class Upstream {
 
   /** Sends one request, once. Every way it can end is told to the sink. */
   forward(request: UpstreamRequest, sink: ForwardSink, pool: 'keyed' | 'open'): Exchange {
+    // undici drops trailers, and takes no target but a path.
+    const isForNode = request.trailers !== null || (request.method === 'OPTIONS' && request.target === '*');
+    if (isForNode) return this.#overNode(request, sink, null, this.#agents[pool]);
     const running = new RunningExchange(request.method, sink);
     const options: Dispatcher.DispatchOptions = {
       path: request.target,
@@ -107,15 +94,31 @@ export class Upstream {
     return running;
   }
 
-  /** Waits for running exchanges, then closes the connections. */
-  async close(): Promise<void> {
-    await Promise.all([this.#keyed.close(), this.#open.close()]);
+  /** Sends a request whose fields offer to switch protocols, once. */
+  upgrade(request: UpstreamRequest, sink: UpgradeSink): UpgradeExchange {
+    return this.#overNode(request, sink, sink, this.#agents.upgrade);
+  }
+
+  #overNode(request: UpstreamRequest, sink: ForwardSink, upgrade: UpgradeSink | null, agent: http.Agent): NodeExchange {
+    const options = { config: this.#config, agent, maxFieldBytes: MAX_FIELD_BYTES };
+    return new NodeExchange(request, sink, upgrade, options).start();
   }
 
   /** Cuts every running exchange. */
   async destroy(): Promise<void> {
+    for (const agent of Object.values(this.#agents)) agent.destroy();
     await Promise.all([this.#keyed.destroy(), this.#open.destroy()]);
   }
+}
+
+function connectorOf({ connectTimeoutMs }: UpstreamConfig): buildConnector.connector {
+  const connect = buildConnector({ timeout: connectTimeoutMs });
+  return (options, callback) =>
+    connect(options, (...[error, socket]) => {
+      if (error !== null) return callback(error, null);
+      ignoreContinue(socket, MAX_FIELD_BYTES);
+      callback(null, socket);
+    });
 }
 
 /** The exchange whose request undici is about to write: it says so, and then, in the same turn, to which socket. */
@@ -175,6 +178,7 @@ class RunningExchange implements Exchange {
 
   onSocket(socket: Socket): void {
     this.#socket = socket;
+    expectResponse(socket);
   }
 
   onHeaders(status: number, rawFields: Buffer[], resume: () => void, reason: string): boolean {

@@ -6,7 +6,7 @@ import { COLLAPSED, isProblem } from '../support/expect.js';
 import { delay, eventually, Gate } from '../support/gate.js';
 import { startInProcess, storeWith } from '../support/in-process.js';
 import { coalescePolicy, rejectPolicy, ruleOf } from '../support/rules.js';
-import { ordinalAnswer, resetsAfterReading, startUpstream } from '../support/upstream.js';
+import { gated, ordinalAnswer, resetsAfterReading, startUpstream } from '../support/upstream.js';
 
 const down = () => Promise.reject(new StoreUnavailable('down for the test'));
 
@@ -208,14 +208,19 @@ t.test('a client that leaves while the store is asked keeps no leader elsewhere 
 
 t.test('an election promotes exactly one follower, as often as the rule allows', async (t) => {
   const upstream = await startUpstream(t);
-  upstream.on('/a', resetsAfterReading);
+  // All of the burst are there before the first leader fails: who comes after the last election is a new leader.
+  const joined = new Gate();
+  upstream.on('/a', gated(joined, resetsAfterReading));
   const policy = coalescePolicy({ onLeaderFailure: { kind: 'elect', elections: 2 } });
   const gateway = await startInProcess(t, {
     upstreamUrl: upstream.url,
     rules: [ruleOf('r', '/a', policy)],
     store: storeWith(() => ({})),
   });
-  const answers = await burst(10, () => request(gateway.url, { method: 'POST', path: '/a' }));
+  const asked = burst(10, () => request(gateway.url, { method: 'POST', path: '/a' }));
+  await eventually('all of them being there', () => gateway.waiting() === 10);
+  joined.open();
+  const answers = await asked;
   t.equal(upstream.count(), 3, 'one leader and two elections');
   t.equal(answers.filter((answer) => answer.status === 504).length, 3, 'each leader is told of its own call');
   t.equal(answers.filter((answer) => answer.status === 503).length, 7);

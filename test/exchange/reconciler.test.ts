@@ -45,6 +45,7 @@ async function startRig(t: Test, standing: Store['standing'] = unknown): Promise
       unshareable() {},
       flights() {},
       queued() {},
+      upgrades() {},
       leaseLost() {},
       unsettled() {},
       over() {},

@@ -357,16 +357,120 @@ t.test('an upload that breaks off on a keyed route is not forwarded and holds no
 });
 
 t.test('trailers pass in both directions', async (t) => {
-  upstream.on(
-    '/trailers',
-    answers({ framing: 'chunked', content: 'abc', fields: ['Trailer', 'X-Sum'], trailers: ['X-Sum', '3'] }),
-  );
-  const head =
-    'POST /trailers HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nTransfer-Encoding: chunked\r\nTrailer: X-Up\r\n\r\n';
-  const answer = await rawRequest(gateway.url, `${head}2\r\nhi\r\n0\r\nX-Up: 2\r\n\r\n`);
-  t.equal(answer?.text, 'abc');
-  t.same(answer?.trailers, ['X-Sum', '3']);
-  t.equal(callOf('/trailers').content?.toString(), 'hi');
+  const answer = answers({
+    framing: 'chunked',
+    content: 'abc',
+    fields: ['Trailer', 'X-Sum'],
+    trailers: ['X-Sum', '3'],
+  });
+  const head = (path: string, fields = '') =>
+    `POST ${path} HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nTransfer-Encoding: chunked\r\n${fields}\r\n`;
+  const up = ['X-Up', '2', 'x-up', 'caf\xe9', 'Checksum', 'abc'];
+  const end = `0\r\nX-Up: 2\r\nx-up: caf\xe9\r\nChecksum: abc\r\n\r\n`;
+  const contents = ['2\r\nhi\r\n', '8\r\n{"id":1}\r\n', '1\r\n{\r\n7\r\n"id":2}\r\n'];
+  for (const [index, prefix] of ['/plain', '/keyed', '/keyed', '/locked', '/queried'].entries()) {
+    for (const announced of ['', 'Trailer: X-Up, checksum\r\n']) {
+      const path = `${prefix}/trailers-${index}-${announced.length}`;
+      upstream.on(path, answer);
+      const content = prefix === '/keyed' ? contents[index]! : contents[0]!;
+      const got = await rawRequest(gateway.url, `${head(`${path}?id=1`, announced)}${content}${end}`);
+      t.equal(got?.text, 'abc', path);
+      t.same(got?.trailers, ['X-Sum', '3']);
+      const call = callOf(path);
+      const { bytes, trailers, whole } = await call.received;
+      t.equal(bytes.toString(), content.replace(/\d\r\n|\r\n/g, ''));
+      t.same(trailers, up);
+      t.equal(whole, true);
+      t.same(call.headerLines('trailer'), announced === '' ? [] : ['X-Up, checksum']);
+      t.same(call.headerLines('transfer-encoding'), ['chunked']);
+      t.equal(call.header('content-length'), null);
+    }
+  }
+  t.equal(upstream.callsOf('/keyed/trailers-1-0').length, 1);
+});
+
+t.test('a trailer cannot say who asks, nor how the message is to be read', async (t) => {
+  const never = ['Authorization', 'Cookie', 'Host', 'Idempotency-Key', 'X-Forwarded-For', 'Connection', 'X-Request-Id'];
+  for (const path of ['/plain/odd-trailers', '/keyed/odd-trailers']) {
+    const lines = [...never, 'X-Kept'].map((name) => `${name}: 1\r\n`).join('');
+    const head = `POST ${path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n`;
+    const answer = await rawRequest(gateway.url, `${head}8\r\n{"id":3}\r\n0\r\n${lines}\r\n`);
+    t.equal(answer?.status, 200);
+    t.same((await callOf(path).received).trailers, ['X-Kept', '1']);
+  }
+});
+
+t.test('chunked uploads: one of any size, one after the other, and an early answer to one', async (t) => {
+  const big = randomBytes(16 * 1024 * 1024);
+  const chunked = ['Transfer-Encoding', 'chunked'];
+  await gateway.request({ method: 'PUT', path: '/chunked/big', headers: chunked, body: big });
+  t.ok(callOf('/chunked/big').content?.equals(big));
+  const before = upstream.connections;
+  for (let turn = 0; turn < 10; turn += 1) {
+    const answer = await gateway.request({ method: 'POST', path: `/chunked/${turn}`, headers: chunked, body: 'x' });
+    t.equal(answer.status, 200);
+  }
+  t.ok(upstream.connections <= before + 1, 'connections are used again');
+  upstream.on('/chunked/early', (call) => {
+    call.socket.pause();
+    call.answer({ status: 413, reason: 'Content Too Large', fields: ['Connection', 'close'], content: 'too much' });
+  });
+  const client = await RawClient.connect(gateway.url);
+  t.teardown(() => client.close());
+  client.write('PUT /chunked/early HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nf4240\r\n');
+  client.write(Buffer.alloc(1_000_000));
+  t.equal((await client.answer())?.text, 'too much');
+  callOf('/chunked/early').socket.destroy();
+});
+
+t.test('a chunked request that fails is told of as any other', async (t) => {
+  const head = (path: string) =>
+    `POST ${path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n`;
+  const cuts = (bytes: string) => (call: Call) => {
+    call.raw(bytes);
+    call.hangUp();
+  };
+  const endings: [string, (call: Call) => void, string | null][] = [
+    ['reset', (call) => call.reset(), 'upstream-unreachable'],
+    ['hang-up', (call) => call.hangUp(), 'upstream-unreachable'],
+    ['garbage', (call) => call.raw('no HTTP\r\n\r\n'), 'bad-upstream-response'],
+    [
+      'two-lengths',
+      (call) => call.raw('HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok'),
+      'bad-upstream-response',
+    ],
+    [
+      'switching',
+      (call) => call.head(101, 'Switching Protocols', ['Upgrade', 'x', 'Connection', 'Upgrade']),
+      'bad-upstream-response',
+    ],
+    ['cut', cuts('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf'), null],
+    ['cut-chunks', cuts('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n'), null],
+  ];
+  for (const [name, ending, problem] of endings) {
+    const path = `/chunked/fails-${name}`;
+    upstream.on(path, async (call) => {
+      await call.received;
+      ending(call);
+    });
+    const answer = await rawRequest(gateway.url, head(path));
+    if (problem !== null) isProblem(t, answer!, problem);
+    else t.ok(answer?.cut && answer.text === 'half', `${name}: cut`);
+    t.equal(upstream.count(path), 1, 'sent once');
+  }
+  const path = '/chunked/reset-until-close';
+  const gate = new Gate();
+  upstream.on(path, async (call) => {
+    await call.received;
+    call.raw('HTTP/1.1 200 OK\r\n\r\nhalf');
+    await gate.opened;
+    call.reset();
+  });
+  const client = await RawClient.connect(gateway.url);
+  client.write(head(path));
+  await upstream.arrived(1, path);
+  client.socket.once('data', () => gate.open());
+  t.equal((await client.answer())?.cut, true, 'a reset is no end');
 });
 
 t.test('a Trailer field with Content-Length, which nobody may send, does no harm', async (t) => {
@@ -431,6 +535,63 @@ t.test('Expect: 100-continue is answered, and the content arrives', async (t) =>
   t.equal(callOf('/expect').content?.toString(), 'hello');
 });
 
+t.test('a 100 Continue that nobody asked for is ignored, in whatever pieces it comes', async (t) => {
+  const interim = 'HTTP/1.1 100 Continue\r\nX-Interim: 1\r\n\r\n';
+  const hints = 'HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n';
+  const final = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
+  const whole = `HTTP/1.1 100\r\n\r\n${interim}${hints}${interim}${final}`;
+  const cases: [string, string[], number][] = [
+    ['one', [interim + final], 0],
+    ['apart', [interim, final], 0],
+    ['several', [whole], 1],
+    ['bytes', [...whole], 1],
+    ['content', [`HTTP/1.1 200 OK\r\nContent-Length: ${interim.length}\r\n\r\n${interim}`], 0],
+  ];
+  for (const prefix of ['plain', 'queried', 'chunked']) {
+    for (const [name, pieces, hinted] of cases) {
+      const path = `/${prefix}/continue-${name}`;
+      upstream.on(path, async (call) => {
+        // The first comes while the request may still be under way.
+        for (const [index, piece] of pieces.entries()) {
+          if (index === pieces.length - 1) await call.received;
+          call.raw(piece);
+          await new Promise<void>((resolve) => setImmediate(resolve));
+        }
+        call.finish();
+      });
+      const client = await RawClient.connect(gateway.url);
+      t.teardown(() => client.close());
+      for (let turn = 1; turn <= 2; turn += 1) {
+        const framing =
+          prefix === 'chunked' ? 'Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n' : 'Content-Length: 1\r\n\r\nx';
+        client.write(`PUT ${path}?id=${turn} HTTP/1.1\r\nHost: a\r\n${framing}`);
+        for (let hint = 0; hint < hinted; hint += 1) t.equal((await client.answer())?.status, 103, path);
+        const answer = await client.answer();
+        t.equal(answer?.status, 200, path);
+        t.equal(answer?.text, name === 'content' ? interim : 'ok');
+      }
+      t.equal(upstream.count(path), 2, 'each sent once');
+    }
+  }
+});
+
+t.test('Expect: 100-continue is answered once, also where the upstream says so as well', async (t) => {
+  for (const path of ['/plain/expected', '/keyed/expected']) {
+    upstream.on(path, async (call) => {
+      call.head(100, 'Continue', []);
+      await call.received;
+      call.answer({ content: 'ok' });
+    });
+    const client = await RawClient.connect(gateway.url);
+    t.teardown(() => client.close());
+    client.write(`PUT ${path} HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 8\r\n\r\n`);
+    t.equal((await client.answer())?.status, 100);
+    client.write('{"id":9}');
+    t.equal((await client.answer())?.text, 'ok');
+    t.equal(callOf(path).header('expect'), null);
+  }
+});
+
 t.test('the fields of other intermediaries are added to, not replaced', async (t) => {
   upstream.on('/queried/status', answers({ fields: ['Cache-Status', 'origin; hit', 'Age', '7'], content: 'ok' }));
   const answer = await gateway.request({ path: '/queried/status?id=1' });
@@ -491,9 +652,21 @@ t.test('an HTTP/1.0 client gets content without chunks', async (t) => {
   }
 });
 
-t.test('a target in asterisk form is refused, not rewritten', async (t) => {
+t.test('OPTIONS * is forwarded as it is, and no other method has that target', async (t) => {
+  upstream.on('*', answers({ status: 204, reason: 'No Content', framing: 'none', fields: ['Allow', 'GET, HEAD'] }));
+  const client = await RawClient.connect(gateway.url);
+  t.teardown(() => client.close());
+  for (let turn = 1; turn <= 3; turn += 1) {
+    client.write('OPTIONS * HTTP/1.1\r\nHost: a\r\nX-Own: 1\r\n\r\n');
+    const answer = await client.answer();
+    t.equal(answer?.status, 204);
+    t.equal(answer?.header('allow'), 'GET, HEAD');
+    t.equal(upstream.count('*'), turn);
+    t.same(own(upstream.callsOf('*')[turn - 1]!.fields), ['X-Own', '1']);
+    t.equal(upstream.callsOf('*')[turn - 1]!.header('transfer-encoding'), null);
+  }
   const before = upstream.count();
-  isProblem(t, await gateway.request({ method: 'OPTIONS', path: '*' }), 'bad-request');
+  isProblem(t, await gateway.request({ method: 'GET', path: '*' }), 'bad-request');
   t.equal(upstream.count(), before);
 });
 

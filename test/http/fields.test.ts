@@ -3,11 +3,13 @@ import { fieldLines } from '../../src/core/field-lines.js';
 import { cacheStatus } from '../../src/http/cache-status.js';
 import {
   ageSecondsOf,
+  announcedTrailers,
   clientFields,
   contentLengthOf,
   forwardedFields,
   goesUpstream,
   hasNoContent,
+  requestTrailers,
   sharedFields,
   upstreamFields,
 } from '../../src/http/fields.js';
@@ -156,3 +158,23 @@ t.test(
     t.same(sharedFields([]), []);
   },
 );
+
+t.test('trailers of a request cross, but for those that the message or its sender is known by', async (t) => {
+  t.same(requestTrailers(['X-A', '1', 'x-a', '2', 'Checksum', 'c']), ['X-A', '1', 'x-a', '2', 'Checksum', 'c']);
+  for (const name of [
+    'Host',
+    'Content-Length',
+    'Transfer-Encoding',
+    'Trailer',
+    'TE',
+    'Connection',
+    'Upgrade',
+    'Expect',
+  ]) {
+    t.same(requestTrailers([name, 'x']), [], name);
+  }
+  for (const name of ['Authorization', 'cookie', 'Idempotency-Key', 'X-Forwarded-For', 'Via', 'X-Request-Id']) {
+    t.same(requestTrailers([name, 'x']), [], name);
+  }
+  t.same(announcedTrailers(['A', '1', 'trailer', 'X-A', 'Trailer', 'X-B']), ['Trailer', 'X-A', 'Trailer', 'X-B']);
+});

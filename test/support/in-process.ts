@@ -63,6 +63,7 @@ export async function startInProcess(
       counts.inProgress += change;
     },
     queued: () => {},
+    upgrades: () => {},
     leaseLost: () => counts.lost++,
     unsettled: () => counts.unsettled++,
     asked: () => {},
@@ -88,6 +89,7 @@ export async function startInProcess(
     host: '127.0.0.1',
     port: 0,
     peerOf: compilePeers([]),
+    takesUpgrade: () => false,
     handle: (caller) => {
       counts.arrived++;
       handle(caller, { rules, unmatched: null, secrets: [], flights, turns, upstreamOf, observer });

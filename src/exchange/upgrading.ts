@@ -1,0 +1,60 @@
+/**
+ * Forwarding of a request that offers to switch protocols (RFC 9110 section 7.8), for traffic without a key.
+ *
+ * Invariants: the upstream decides, and what it answers is what the client gets: any status but 101 is an ordinary
+ * response. Of what the client sends behind its request nothing reaches the upstream before a 101, where it would be
+ * read as a second request; it is kept in the connection, which is read no further than that.
+ */
+
+import type { Socket } from 'node:net';
+import { offeringFields, switchingFields } from '../http/upgrade.js';
+import type { UpgradeExchange, UpgradeSink, Upstream } from '../upstream/upstream.js';
+import type { Caller } from './caller.js';
+import type { ExchangeObserver } from './observer.js';
+import { Passing, upstreamRequest } from './passing.js';
+import { joinConnections, reset } from './tunnel.js';
+
+/** Forwards a request together with its offer; the upstream's answer decides what becomes of the connection. */
+export function passUpgrade(caller: Caller, offer: string, upstream: Upstream, observer: ExchangeObserver): void {
+  new Upgrading(caller, offer, observer).start(upstream);
+}
+
+class Upgrading extends Passing implements UpgradeSink {
+  readonly #offer: string;
+  #upgrade: UpgradeExchange | null = null;
+
+  constructor(caller: Caller, offer: string, observer: ExchangeObserver) {
+    super(caller, { kind: 'passed' }, observer);
+    this.#offer = offer;
+  }
+
+  override start(upstream: Upstream): void {
+    const { caller } = this;
+    if (caller.gone) return;
+    caller.whenLeft(() => this.#upgrade?.abort());
+    const request = upstreamRequest(caller, upstream);
+    const fields = offeringFields(request.fields, this.#offer);
+    this.#upgrade = upstream.upgrade({ ...request, fields }, this);
+    this.exchange = this.#upgrade;
+    caller.req.socket.on('readable', this.#onReadable).once('end', this.#onEnd);
+  }
+
+  onSwitched(reason: string, fields: string[], socket: Socket): void {
+    const { caller, observer } = this;
+    if (caller.gone) return reset(socket);
+    const client = caller.switchProtocols(reason, switchingFields(fields));
+    client.off('readable', this.#onReadable).off('end', this.#onEnd);
+    observer.upgrades(caller.route, 1);
+    caller.whenOver(() => observer.upgrades(caller.route, -1));
+    joinConnections(client, socket);
+  }
+
+  /** Bytes stay where they are. Without any, reading tells of the end. */
+  readonly #onReadable = (): void => {
+    const { socket } = this.caller.req;
+    if (socket.readableLength === 0) socket.read();
+  };
+
+  /** The client has sent nothing more and ended its side: so does the gateway; the answer may still come. */
+  readonly #onEnd = (): void => this.#upgrade?.endSending();
+}
