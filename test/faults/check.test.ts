@@ -316,7 +316,7 @@ function dripped(route: string, call_: Partial<Execution>, has: Record<string, P
   return { executions: [call(route, 'a', one)], views };
 }
 /** What a client has whose answer did not end. */
-const only = (content: string, how: View['how'] = 'cut'): Partial<View> => ({ how, content, status: 200, answer: '' });
+const partly = (content: string, how: View['how'] = 'cut'): Partial<View> => ({ how, content, status: 200, answer: '' });
 const WHOLE = {};
 const CUT: Partial<Execution> = { ...unanswered('cut'), content: 'abcd' };
 const failedBefore = call('streams', 'z', { ...unanswered('reset'), ...later(1, 15), content: 'uv' });
@@ -326,19 +326,19 @@ passes(
   dripped('streams', {}, { a: WHOLE, b: WHOLE, c: { gateway: 0 } }),
 );
 passes('a cut answer whose clients are cut, or told', {
-  ...dripped('streams', CUT, { a: only('abcd'), b: only('ab'), c: only('') }),
+  ...dripped('streams', CUT, { a: partly('abcd'), b: partly('ab'), c: partly('') }),
 });
-passes('who leaves in the middle', dripped('streams', {}, { a: only('abc', 'left'), b: only('ab', 'left') }));
+passes('who leaves in the middle', dripped('streams', {}, { a: partly('abc', 'left'), b: partly('ab', 'left') }));
 for (const [what, content] of [
   ['a piece that is missing', 'abef'],
   ['a piece that comes twice', 'ababcd'],
   ['more than was written', 'abcdefg'],
 ] as const) {
-  finds(what, dripped('streams', CUT, { a: only('abcd'), b: only(content) }), /bytes that no call of its began with/);
-  finds(`${what}, for one that leaves`, dripped('streams', CUT, { b: only(content, 'left') }), /no call of its began/);
+  finds(what, dripped('streams', CUT, { a: partly('abcd'), b: partly(content) }), /bytes that no call of its began with/);
+  finds(`${what}, for one that leaves`, dripped('streams', CUT, { b: partly(content, 'left') }), /no call of its began/);
   finds(
     `${what}, whatever was broken`,
-    { ...dripped('streams', CUT, { a: only('abcd'), b: only(content) }), troubles: [trouble('all', 0, 3_000)] },
+    { ...dripped('streams', CUT, { a: partly('abcd'), b: partly(content) }), troubles: [trouble('all', 0, 3_000)] },
     /no call of its began with/,
   );
   const { views, executions } = dripped('streams', {}, { a: WHOLE, b: { answer: `200 ${content}`, content } });
@@ -351,7 +351,7 @@ finds(
       ...dripped('streams', CUT, {}).executions,
       call('streams', 'z', { ...unanswered('cut'), ...later(1_600), content: 'uvwx' }),
     ],
-    views: dripped('streams', {}, { a: only('abcd'), b: { ...only('abwx'), endMs: 1_650 } }).views,
+    views: dripped('streams', {}, { a: partly('abcd'), b: { ...partly('abwx'), endMs: 1_650 } }).views,
   },
   /no call of its began with/,
 );
@@ -359,13 +359,13 @@ finds(
   'a leader with the beginning of another call',
   {
     executions: [...dripped('streams', CUT, {}).executions, { ...failedBefore, ...later(1_600), fence: 1_000 }],
-    views: dripped('streams', {}, { a: only('uv') }).views,
+    views: dripped('streams', {}, { a: partly('uv') }).views,
   },
   /no call of its began with/,
 );
 finds(
   'a clean end for a follower of a cut call',
-  dripped('streams', CUT, { a: only('abcd'), b: { content: 'abcd', answer: '200 abcd' } }),
+  dripped('streams', CUT, { a: partly('abcd'), b: { content: 'abcd', answer: '200 abcd' } }),
   /no call of its key gave/,
 );
 finds(
@@ -373,16 +373,16 @@ finds(
   dripped('streams', CUT, { a: { content: 'abcd', answer: '200 abcd' } }),
   /not the answer of its call, cut/,
 );
-finds('a reader that is cut for nothing', dripped('streams', {}, { a: WHOLE, b: only('ab') }), /no call failed/);
+finds('a reader that is cut for nothing', dripped('streams', {}, { a: WHOLE, b: partly('ab') }), /no call failed/);
 passes('a reader that is cut in trouble', {
-  ...dripped('streams', {}, { a: WHOLE, b: only('ab') }),
+  ...dripped('streams', {}, { a: WHOLE, b: partly('ab') }),
   troubles: [trouble(0, 1_000, 1_300)],
 });
 finds(
   'a reader that is cut when another call has failed',
   {
     executions: [failedBefore, ...dripped('streams', {}, {}).executions],
-    views: dripped('streams', {}, { a: WHOLE, b: only('ab') }).views,
+    views: dripped('streams', {}, { a: WHOLE, b: partly('ab') }).views,
   },
   /no call failed/,
 );
@@ -416,7 +416,7 @@ for (const [where, gateway] of [
 ] as const) {
   finds(
     `who reads ${where} is cut when it outgrows`,
-    dripped('outgrown', long, { a: WHOLE, b: { ...only('ab'), gateway } }),
+    dripped('outgrown', long, { a: WHOLE, b: { ...partly('ab'), gateway } }),
     /no call failed/,
   );
 }
@@ -493,7 +493,7 @@ finds('who was passed over until its time was over', queued('turns', [20, null],
 const gone = (endMs: number): Partial<Seen> => {
   const { executions, views } = queued('turns', [20, null], [450, 800]);
   const left = (one: View) =>
-    one.request === 'q0' ? view('turns', 'q0', { ...only('', 'left'), ...later(20, endMs) }) : one;
+    one.request === 'q0' ? view('turns', 'q0', { ...partly('', 'left'), ...later(20, endMs) }) : one;
   return { executions, views: views.map(left) };
 };
 passes('a turn after who left', gone(700));
