@@ -316,7 +316,12 @@ function dripped(route: string, call_: Partial<Execution>, has: Record<string, P
   return { executions: [call(route, 'a', one)], views };
 }
 /** What a client has whose answer did not end. */
-const partly = (content: string, how: View['how'] = 'cut'): Partial<View> => ({ how, content, status: 200, answer: '' });
+const partly = (content: string, how: View['how'] = 'cut'): Partial<View> => ({
+  how,
+  content,
+  status: 200,
+  answer: '',
+});
 const WHOLE = {};
 const CUT: Partial<Execution> = { ...unanswered('cut'), content: 'abcd' };
 const failedBefore = call('streams', 'z', { ...unanswered('reset'), ...later(1, 15), content: 'uv' });
@@ -334,8 +339,16 @@ for (const [what, content] of [
   ['a piece that comes twice', 'ababcd'],
   ['more than was written', 'abcdefg'],
 ] as const) {
-  finds(what, dripped('streams', CUT, { a: partly('abcd'), b: partly(content) }), /bytes that no call of its began with/);
-  finds(`${what}, for one that leaves`, dripped('streams', CUT, { b: partly(content, 'left') }), /no call of its began/);
+  finds(
+    what,
+    dripped('streams', CUT, { a: partly('abcd'), b: partly(content) }),
+    /bytes that no call of its began with/,
+  );
+  finds(
+    `${what}, for one that leaves`,
+    dripped('streams', CUT, { b: partly(content, 'left') }),
+    /no call of its began/,
+  );
   finds(
     `${what}, whatever was broken`,
     { ...dripped('streams', CUT, { a: partly('abcd'), b: partly(content) }), troubles: [trouble('all', 0, 3_000)] },
