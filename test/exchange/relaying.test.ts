@@ -14,6 +14,7 @@ const LEASE = { key: 'k', flight: 'f', fence: 1, leaseMs: 1_000, material: null 
 
 function setUp(limitBytes: number) {
   const sent: { piece: Piece; how: 'within' | 'beyond' }[] = [];
+  const signs = { count: 0 };
   /** How much had been sent when somebody was given up. */
   const dropped: number[] = [];
   /** What the slowest wants next; null: as far as it can be. */
@@ -25,6 +26,7 @@ function setUp(limitBytes: number) {
     },
     relayOn: async (_lease: unknown, piece: Piece | null, dropBefore: number) => {
       if (piece !== null) sent.push({ piece, how: 'beyond' });
+      else signs.count += 1;
       if (slowest.wants !== null && slowest.wants < dropBefore) {
         dropped.push(sent.reduce((sum, { piece: { bytes } }) => sum + bytes.length, 0));
         slowest.wants = null;
@@ -45,7 +47,7 @@ function setUp(limitBytes: number) {
     const parts = sent.map(({ piece }) => readPiece(piece));
     return parts.map((part) => (part?.kind === 'content' ? String(part.bytes) : part?.kind)).join('|');
   };
-  return { sent, dropped, slowest, recording, reader, text };
+  return { sent, signs, dropped, slowest, recording, reader, text };
 }
 
 t.test('of a whole response the settlement has the rest', async (t) => {
@@ -76,6 +78,15 @@ t.test('beyond the flight the pieces go on to the end, the last of a known lengt
     sent.map(({ how }) => how),
     ['within', 'within', 'beyond', 'beyond', 'beyond'],
   );
+});
+
+t.test('while nothing comes beyond the flight there are signs of life, and none when it is over', async (t) => {
+  const { signs, recording, reader } = setUp(3);
+  recording.add(Buffer.from('abcd'), false);
+  await eventually('two signs', () => signs.count >= 2);
+  recording.conclude([]);
+  await reader.done;
+  t.equal(reader.gone, true);
 });
 
 t.test('a cut is told as one', async (t) => {
