@@ -105,19 +105,24 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
     t.equal(upstream.count(path), 1);
   });
 
-  await t.test('nor do they in the trailer, nor to whom reads along', async (t) => {
-    const path = '/plain/trailer';
-    const trailers = ['Server-Timing', 'db;dur=1', 'X-Sum', '7'];
+  /** The upstream answers `a` when the first gate opens, and `b` with the trailers when the second does. */
+  function answersInTwoParts(path: string, fields: readonly string[], trailers: readonly string[]): [Gate, Gate] {
     const [begin, rest] = [new Gate(), new Gate()];
     upstream.on(path, async (call) => {
       await begin.opened;
-      const fields = ['Trailer', 'Server-Timing, X-Sum', 'X-Request-Id', 'l', 'Transfer-Encoding', 'chunked'];
-      call.head(200, 'OK', fields);
+      call.head(200, 'OK', [...fields, 'Transfer-Encoding', 'chunked']);
       call.raw(chunkBytes(Buffer.from('a')));
       await rest.opened;
       call.raw(Buffer.concat([chunkBytes(Buffer.from('b')), lastChunkBytes(trailers)]));
       call.finish();
     });
+    return [begin, rest];
+  }
+
+  await t.test('nor do they in the trailer, nor to whom reads along', async (t) => {
+    const path = '/plain/trailer';
+    const trailers = ['Server-Timing', 'db;dur=1', 'X-Sum', '7'];
+    const [begin, rest] = answersInTwoParts(path, ['Trailer', 'Server-Timing, X-Sum', 'X-Request-Id', 'l'], trailers);
     const ask = (gateway: Gateway) => gateway.send({ method: 'POST', path });
     const leader = ask(first);
     await upstream.arrived(1, path);
@@ -140,15 +145,7 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
     for (const name of ['public', 'stream', 'plain']) {
       const path = `/${name}/cookie`;
       const trailers = ['Set-Cookie', 'session=of-the-leader', 'X-Sum', '7', 'set-cookie', 'b=2'];
-      const [begin, rest] = [new Gate(), new Gate()];
-      upstream.on(path, async (call) => {
-        await begin.opened;
-        call.head(200, 'OK', ['Trailer', 'Set-Cookie, X-Sum', 'Transfer-Encoding', 'chunked']);
-        call.raw(chunkBytes(Buffer.from('a')));
-        await rest.opened;
-        call.raw(Buffer.concat([chunkBytes(Buffer.from('b')), lastChunkBytes(trailers)]));
-        call.finish();
-      });
+      const [begin, rest] = answersInTwoParts(path, ['Trailer', 'Set-Cookie, X-Sum'], trailers);
       const ask = (gateway: Gateway) => gateway.send({ method: 'POST', path });
       const leader = ask(first);
       await upstream.arrived(1, path);
