@@ -3,12 +3,14 @@
  *
  * Invariants: that line is the last one, whatever happened; the exit code is 0 only when tests ran and none failed; the
  * numbers are tap's own totals, read from the end of its output. Files named `*.alone.test.ts` measure time: they run
- * one after the other, when nothing else does.
+ * one after the other, when nothing else does. A line a file is shown, with what failed in it; all of that once more at
+ * the end, where a log that is cut short still has it. `VERBOSE=1` shows every assertion.
  */
 
 import { spawn } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
 import { relative, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 
 type Totals = { readonly passed: number; readonly failed: number; readonly green: boolean };
@@ -17,7 +19,8 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const TAP = 'node_modules/tap/dist/esm/run.mjs';
 const FILE_TIMEOUT_S = 180;
 /** The last line but one of a run: `# { total: 8, pass: 5, fail: 1, todo: 1, skip: 1 }`; zeros are left out. */
-const TOTALS = /^# \{ total: \d+[^}]*\}$/gm;
+const TOTALS = /^# \{ total: \d+[^}]*\}$/;
+const { VERBOSE } = process.env;
 
 function testFiles(filters: readonly string[]): string[] {
   return readdirSync(resolve(ROOT, 'dist/test'), { recursive: true, withFileTypes: true })
@@ -35,17 +38,23 @@ async function findRedis(): Promise<void> {
   await serverProgram();
 }
 
+/** The lines of what failed, with their diagnostics. */
+const failures: string[] = [];
+
 async function runTap(files: readonly string[], jobs: number): Promise<Totals> {
   if (files.length === 0) return { passed: 0, failed: 0, green: true };
   const options = ['--disable-coverage', `--jobs=${jobs}`, `--timeout=${FILE_TIMEOUT_S}`];
   const tap = spawn(process.execPath, [TAP, ...options, ...files], { cwd: ROOT, stdio: ['ignore', 'pipe', 'inherit'] });
-  let end = '';
-  tap.stdout.setEncoding('utf8').on('data', (text: string) => {
-    process.stdout.write(text);
-    end = (end + text).slice(-4_096);
+  let totals = '';
+  let isOfFailure = false;
+  createInterface({ input: tap.stdout }).on('line', (line) => {
+    if (TOTALS.test(line)) totals = line;
+    if (/^ *not ok /.test(line)) isOfFailure = true;
+    else if (/^ *(ok |# |\.\.\.$)/.test(line)) isOfFailure = false;
+    if (isOfFailure) failures.push(line);
+    if (VERBOSE === '1' || isOfFailure || /^\S/.test(line)) console.log(line);
   });
   const code = await new Promise<number | null>((done, fail) => tap.once('error', fail).once('close', done));
-  const totals = end.match(TOTALS)?.at(-1) ?? '';
   const count = (name: string): number => Number(new RegExp(`\\b${name}: (\\d+)`).exec(totals)?.[1] ?? 0);
   return { passed: count('pass'), failed: count('fail'), green: code === 0 && totals !== '' };
 }
@@ -70,6 +79,7 @@ const { passed, failed, green } = await runAll(process.argv.slice(2)).catch((err
   console.error(error);
   return { passed: 0, failed: 1, green: false };
 });
+if (failures.length > 0) console.log(['', 'What failed:', ...failures, ''].join('\n'));
 // A run that broke without a failed assertion, or that ran nothing, has failed all the same.
 console.log(`${passed} passed, ${green ? 0 : Math.max(1, failed)} failed`);
 process.exitCode = green ? 0 : 1;
