@@ -6,7 +6,8 @@
  */
 
 import type { Logger } from 'pino';
-import type { Config, StoreConfig } from './config/config.js';
+import type { Config, StoreConfig, UpstreamConfig } from './config/config.js';
+import { addressOf } from './config/resolve-upstream.js';
 import { newFlightId } from './core/claim.js';
 import { compileRules } from './core/match.js';
 import { MemoryBudget } from './core/memory-budget.js';
@@ -17,14 +18,13 @@ import { Leaders } from './exchange/leaders.js';
 import { Reconciler } from './exchange/reconciler.js';
 import { Turns } from './exchange/turns.js';
 import { Metrics } from './observe/metrics.js';
-import { watchExchange } from './observe/watch.js';
+import { watchExchange, watchUpstream } from './observe/watch.js';
 import { Admin, type Readiness } from './server/admin.js';
 import { Listener } from './server/listener.js';
 import { compilePeers } from './server/peers.js';
 import { MemoryStore } from './store/memory.js';
 import { RedisStore } from './store/redis.js';
 import type { Store } from './store/store.js';
-import { probe } from './upstream/probe.js';
 import { Upstream } from './upstream/upstream.js';
 
 /** Longest time for one of the looks that readiness is made of. */
@@ -48,7 +48,7 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
   const budget = new MemoryBudget(config.store.maxMemoryBytes);
   const local = new MemoryStore({ budget });
   const store = metrics.watch(openableStore(config.store, local, log));
-  const upstreams = new Map([...config.upstreams.values()].map((upstream) => [upstream.name, new Upstream(upstream)]));
+  const upstreams = upstreamsOf(config, metrics, log);
   const upstreamOf = (name: string): Upstream => required(upstreams, name);
   const elsewhere = askedElsewhere(config);
   const reconciler = new Reconciler({
@@ -97,6 +97,7 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
   };
   try {
     await Promise.all([store.open(), local.open()]);
+    for (const upstream of upstreams.values()) upstream.open();
     const adminUrl = admin === null ? null : await admin.listen();
     const url = await listener.listen();
     return {
@@ -109,6 +110,12 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
     await closeAdapters();
     throw error;
   }
+}
+
+function upstreamsOf({ upstreams }: Config, metrics: Metrics, log: Logger): Map<string, Upstream> {
+  const made = [...upstreams.values()].map((config) => new Upstream(config, watchUpstream(config.name, metrics, log)));
+  metrics.show(made);
+  return new Map(made.map((upstream) => [upstream.name, upstream]));
 }
 
 function required(upstreams: ReadonlyMap<string, Upstream>, name: string): Upstream {
@@ -125,9 +132,23 @@ function askedElsewhere({ rules, upstreams }: Config): Map<string, Upstream> {
     const like = upstreams.get(upstream);
     if (origin === null || like === undefined) continue;
     const name = placeOf(upstream, origin);
-    if (!elsewhere.has(name)) elsewhere.set(name, new Upstream({ ...like, name, url: new URL(origin) }));
+    if (!elsewhere.has(name)) elsewhere.set(name, new Upstream(elsewhereLike(like, name, origin)));
   }
   return elsewhere;
+}
+
+/** Another API: what the upstream's own is given, and what is known of it, is not for that one. */
+function elsewhereLike(like: UpstreamConfig, name: string, origin: string): UpstreamConfig {
+  return {
+    ...like,
+    name,
+    addresses: [addressOf(origin)],
+    protocol: 'http/1.1',
+    ...{ eject: null, breaker: null, health: null, connections: null, stripPrefix: null },
+    tls: { ...like.tls, cert: null, key: null, serverName: null },
+    preserveHost: false,
+    edits: { request: null, response: null },
+  };
 }
 
 function placeOf(upstream: string, origin: string): string {
@@ -152,7 +173,7 @@ function openableStore(config: StoreConfig, local: MemoryStore, log: Logger): St
   });
 }
 
-/** Ready: not stopping, the store answers, and every upstream accepts connections. */
+/** Ready: not stopping, the store answers, and every upstream has an address to send to. */
 async function look(store: Store, upstreams: ReadonlyMap<string, Upstream>, draining: boolean): Promise<Readiness> {
   const storeCheck = store.ping().then(
     () => 'ok',
@@ -162,7 +183,7 @@ async function look(store: Store, upstreams: ReadonlyMap<string, Upstream>, drai
     [
       ['draining', Promise.resolve(draining ? 'yes' : 'ok')] as const,
       ['store', storeCheck] as const,
-      ...[...upstreams].map(([name, { url }]) => [`upstream ${name}`, probe(url, PROBE_MS)] as const),
+      ...[...upstreams].map(([name, upstream]) => [`upstream ${name}`, upstream.probe(PROBE_MS)] as const),
     ].map(async ([name, check]) => [name, await check] as const),
   );
   return { ready: checks.every(([, result]) => result === 'ok'), checks: Object.fromEntries(checks) };

@@ -1,6 +1,8 @@
 /** The gateway of the demo: one upstream, the memory store, and the first two rules of `config/gateway.yaml`. */
 
 import type { Config } from '../config/config.js';
+import { upstreamOf } from '../config/resolve-upstream.js';
+import { upstream as upstreamSchema } from '../config/upstream-schema.js';
 import type { CoalescePolicy, RejectPolicy } from '../core/rule.js';
 
 const REFRESH: CoalescePolicy = {
@@ -65,14 +67,7 @@ export function demoConfig({ host, port, upstream }: { host: string; port: numbe
     upstreams: new Map([
       [
         'api',
-        {
-          name: 'api',
-          url: upstream,
-          connectTimeoutMs: 2_000,
-          headersTimeoutMs: 10_000,
-          bodyTimeoutMs: 10_000,
-          preserveHost: true,
-        },
+        upstreamOf('api', upstreamSchema.parse({ url: upstream.origin, timeouts: { headers: '10s', body: '10s' } })),
       ],
     ]),
     rules: [

@@ -1,19 +1,86 @@
 /** The configuration after loading: frozen, complete, every default applied. What the composition root reads. */
 
-import type { Rule } from '../core/rule.js';
+import type { Rule, StatusRange } from '../core/rule.js';
+import type { FieldEdits } from '../http/edits.js';
+
+/** Where one server of an upstream is. */
+export type AddressConfig = {
+  /** `host:port`, or `unix:` and the path: for logs and metrics. */
+  readonly name: string;
+  /** Origin only (`http:` or `https:`): scheme, host, port. Of a Unix socket `http://localhost`. */
+  readonly url: URL;
+  /** Path of a Unix socket; null: TCP to the URL's host and port. */
+  readonly socketPath: string | null;
+};
+
+/** An address that so many requests in a row fail at is left out for a while. */
+export type EjectRule = { readonly failures: number; readonly forMs: number };
+
+/** After so many failures in a row, at whichever address, nothing is sent for a while. */
+export type BreakerRule = { readonly failures: number; readonly forMs: number };
+
+/** Bounds of what an upstream has to do at once. */
+export type ConnectionLimits = {
+  readonly max: number;
+  /** How many requests may wait for a connection. */
+  readonly queue: number;
+  /** How long each of them may. */
+  readonly waitMs: number;
+};
+
+export type HealthRule = {
+  /** Path and query of the question. */
+  readonly path: string;
+  /** Flat field lines that it carries. */
+  readonly fields: readonly string[];
+  readonly everyMs: number;
+  readonly timeoutMs: number;
+  /** The statuses that are an answer of a healthy one. */
+  readonly statuses: readonly StatusRange[];
+  /** How many answers in a row bring it back, and how many failures take it out. */
+  readonly healthy: number;
+  readonly unhealthy: number;
+};
+
+export type UpstreamTls = {
+  /** PEM; null: the authorities that Node knows. */
+  readonly ca: string | null;
+  /** The gateway's own certificate and key, PEM. */
+  readonly cert: string | null;
+  readonly key: string | null;
+  /** The name to ask for and to check; null: the address's host. */
+  readonly serverName: string | null;
+  readonly verify: boolean;
+};
 
 export type UpstreamConfig = {
   readonly name: string;
-  /** Origin only (`http:` or `https:`): scheme, host, port. */
-  readonly url: URL;
+  readonly addresses: readonly AddressConfig[];
+  readonly balance: 'round-robin' | 'least-pending';
+  readonly protocol: 'http/1.1' | 'h2';
   /** Longest time to a usable connection (DNS, TCP, TLS). */
   readonly connectTimeoutMs: number;
   /** Longest silence from the end of the request to the response fields. */
   readonly headersTimeoutMs: number;
   /** Longest silence between two pieces of the response content. */
   readonly bodyTimeoutMs: number;
+  /** Connections that are older get no further request. */
+  readonly maxConnectionAgeMs: number;
+  /** How many further attempts a request may have that certainly was not executed, or that is safe. */
+  readonly retries: number;
+  readonly eject: EjectRule | null;
+  readonly breaker: BreakerRule | null;
+  /** Statuses that count as failures for both of them. */
+  readonly failureStatuses: readonly StatusRange[];
+  readonly health: HealthRule | null;
+  readonly connections: ConnectionLimits | null;
+  readonly tls: UpstreamTls;
   /** Whether the upstream sees the client's `Host` (default) or its own. */
   readonly preserveHost: boolean;
+  /** What the paths of requests lose at their beginning; normalised, without a slash at its end. */
+  readonly stripPrefix: string | null;
+  /** Null: none. */
+  readonly edits: { readonly request: FieldEdits | null; readonly response: FieldEdits | null };
 };
 
 export type AdminConfig =

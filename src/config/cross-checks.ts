@@ -15,11 +15,15 @@ import { DEFAULT_ON_UNKNOWN } from './route-schema.js';
 import { DEFAULT_ADMIN, DEFAULT_LISTEN } from './schema.js';
 import type { Located } from './source.js';
 import { nearest } from './suggest.js';
+import { upstreamFieldFaults } from './upstream-faults.js';
 
 /** Checks fields against each other. */
 export function crossCheck(draft: ConfigDraft, root: Located): Fault[] {
   const faults = [...listenerFaults(draft, root), ...secretFaults(draft, root)];
   const upstreams = draft.upstreams === undefined ? null : Object.keys(draft.upstreams);
+  for (const [name, upstream] of Object.entries(draft.upstreams ?? {})) {
+    if (upstream !== undefined) faults.push(...upstreamFieldFaults(upstream, ['upstreams', name], root));
+  }
   if (typeof draft.unmatched === 'string') {
     faults.push(...upstreamFaults(draft.unmatched, upstreams, ['unmatched'], root));
   }

@@ -92,6 +92,41 @@ export function isHttpOrigin(text: string): boolean {
   return /^https?:\/\/[^/?#@\\\s]+\/?$/i.test(text) && URL.canParse(text);
 }
 
+const UNIX_SOCKET = /^unix:(\/[!-~]{1,100})$/;
+
+/** The path of a Unix socket that a text such as `unix:/run/api.sock` names; null when it names none. */
+export function socketPathOf(text: string): string | null {
+  return UNIX_SOCKET.exec(text)?.[1] ?? null;
+}
+
+/** Where a server of an upstream is. */
+export function isAddress(text: string): boolean {
+  return isHttpOrigin(text) || socketPathOf(text) !== null;
+}
+
+/** A target in origin form. */
+export function isOriginForm(text: string): boolean {
+  return /^\/[!-~]*$/.test(text) && !text.includes('#');
+}
+
+/** A path prefix of whole segments. */
+export function isPrefix(text: string): boolean {
+  return /^(?:\/[\w\-.~!$&'()*+,;=:@]+)+$/.test(text) && !/\/\.{1,2}(?:\/|$)/.test(text);
+}
+
+/** Fields that are how a message is framed or encoded, or that belong to one connection: what is edited is what it says. */
+const FRAMING_FIELDS = new Set(['content-encoding', 'content-length', 'content-range', 'host', 'range', 'trailer']);
+
+/** The name of a field that an upstream's edits may concern. */
+export function isEditableField(text: string): boolean {
+  return isToken(text) && goesUpstream(text) && !FRAMING_FIELDS.has(text.toLowerCase());
+}
+
+/** A certificate, key or list of them. */
+export function isPem(text: string): boolean {
+  return /-----BEGIN [A-Z0-9 ]+-----[\s\S]+-----END [A-Z0-9 ]+-----/.test(text);
+}
+
 /** A Redis URL. A query is refused: the client would read options of its own from it. */
 export function isRedisUrl(text: string): boolean {
   if (!/^rediss?:\/\//i.test(text) || /[?#\s]/.test(text) || !URL.canParse(text)) return false;

@@ -2,17 +2,25 @@
 
 import { isIP } from 'node:net';
 import type { Config } from './config.js';
-import type { Doubt } from './fault.js';
+import type { Doubt, FieldPath } from './fault.js';
 import { isLoopback } from './forms.js';
+import { valueAt } from './locate.js';
+import type { Located } from './source.js';
 
 /** Upstreams that are this gateway's own listener. */
-export function loopDoubts({ listen, upstreams }: Config): Doubt[] {
-  return [...upstreams.values()]
-    .filter(({ url }) => portOf(url) === listen.port && reaches(listen.host, bareHost(url.hostname)))
-    .map(({ name }) => ({
-      path: ['upstreams', name, 'url'],
-      message: 'this is where the gateway itself listens: every request would go round in a loop',
-    }));
+export function loopDoubts({ listen, upstreams }: Config, root: Located): Doubt[] {
+  return [...upstreams.values()].flatMap(({ name, addresses }) =>
+    addresses.flatMap(({ url, socketPath }, index) => {
+      const isOwn = socketPath === null && portOf(url) === listen.port && reaches(listen.host, bareHost(url.hostname));
+      const message = 'this is where the gateway itself listens: every request would go round in a loop';
+      return isOwn ? [{ path: placeOf(['upstreams', name], index, root), message }] : [];
+    }),
+  );
+}
+
+function placeOf(path: FieldPath, index: number, root: Located): FieldPath {
+  const list = [...path, 'urls'];
+  return valueAt(root, list) === undefined ? [...path, 'url'] : [...list, index];
 }
 
 /** `URL` leaves out the port that its scheme implies. */

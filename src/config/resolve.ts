@@ -15,7 +15,8 @@ import {
   type ReplayPolicy,
   type Rule,
 } from '../core/rule.js';
-import type { AdminConfig, Config, StoreConfig, UpstreamConfig } from './config.js';
+import type { AdminConfig, Config, StoreConfig } from './config.js';
+import { upstreamOf } from './resolve-upstream.js';
 import {
   DEFAULT_ELECTIONS,
   DEFAULT_POLL,
@@ -48,17 +49,6 @@ export function resolveConfig(output: ConfigOutput): Config {
     log: output.log,
     drainMs: durationMs(output.drain),
   });
-}
-
-function upstreamOf(name: string, upstream: ConfigOutput['upstreams'][string]): UpstreamConfig {
-  return {
-    name,
-    url: new URL(upstream.url),
-    connectTimeoutMs: durationMs(upstream.timeouts.connect),
-    headersTimeoutMs: durationMs(upstream.timeouts.headers),
-    bodyTimeoutMs: durationMs(upstream.timeouts.body),
-    preserveHost: upstream.preserveHost,
-  };
 }
 
 function adminOf(admin: ConfigOutput['admin']): AdminConfig {

@@ -13,8 +13,7 @@ import { KEY_SOURCES, REQUEST_PROPERTIES } from '../core/rule.js';
 import { isToken } from '../core/token.js';
 import { goesUpstream } from '../http/fields.js';
 import { FIELD_VALUE, isFreeField, isHostPattern, isMethod, isQuestionField } from './forms.js';
-import { duration, fields, name, size, text, wholeNumber } from './schema-parts.js';
-import { repeatedStatuses, STATUS_CLASS } from './statuses.js';
+import { duration, fields, name, size, statusList, text, wholeNumber } from './schema-parts.js';
 import { DURATION, durationMs } from './units.js';
 
 export const DEFAULT_POLL = '500ms';
@@ -184,11 +183,6 @@ const callerFields = [
 const onStoreDown = z.enum(['local', 'pass', 'reject']);
 const maxShared = size('1B', '1GiB').default('8MiB').describe('Largest response that is kept for others.');
 
-const statusOrClass = 'a status from 200 to 999 or a class such as 2xx';
-const keptStatus = z.union([wholeNumber('a status', 200, 999, statusOrClass), text(statusOrClass, STATUS_CLASS)], {
-  error: statusOrClass,
-});
-
 const waitMax = duration('1ms', '1h');
 
 function wait(who: string, afterIt: string) {
@@ -219,20 +213,7 @@ export const ROUTE_POLICIES = {
     keep: duration('0s', '168h')
       .optional()
       .describe('How long a response answers later duplicates; when left out 5s for unsafe methods, 0s for safe ones.'),
-    keepStatuses: z
-      .array(keptStatus)
-      .min(1, { error: 'at least one status or class (keep: 0 keeps nothing)' })
-      .check((context) => {
-        for (const index of repeatedStatuses(context.value)) {
-          const input = context.value[index];
-          context.issues.push({
-            code: 'custom',
-            message: 'a status that the list does not have yet',
-            input,
-            path: [index],
-          });
-        }
-      })
+    keepStatuses: statusList('at least one status or class (keep: 0 keeps nothing)')
       .default(['2xx', '3xx'])
       .describe(
         'Statuses, or classes such as 4xx, whose responses are kept; others are for those who joined the flight.',

@@ -6,6 +6,7 @@
 
 import { z } from 'zod';
 import { NAME } from './forms.js';
+import { repeatedStatuses, STATUS_CLASS } from './statuses.js';
 import { DURATION, durationMs, SIZE, sizeBytes } from './units.js';
 
 export function fields<const Shape extends z.ZodRawShape>(shape: Shape) {
@@ -47,3 +48,20 @@ export const name = text(
   'a name of up to 64 letters, digits, ".", "_" and "-", beginning with a letter or digit',
   NAME,
 );
+
+const statusOrClass = 'a status from 200 to 999 or a class such as 2xx';
+const listedStatus = z.union([wholeNumber('a status', 200, 999, statusOrClass), text(statusOrClass, STATUS_CLASS)], {
+  error: statusOrClass,
+});
+
+/** A list of statuses and classes, none of them twice. `atLeastOne`: what an empty list is told; null: it may be empty. */
+export function statusList(atLeastOne: string | null) {
+  const list = z.array(listedStatus);
+  return (atLeastOne === null ? list : list.min(1, { error: atLeastOne })).check((context) => {
+    for (const index of repeatedStatuses(context.value)) {
+      const input = context.value[index];
+      const message = 'a status that the list does not have yet';
+      context.issues.push({ code: 'custom', message, input, path: [index] });
+    }
+  });
+}

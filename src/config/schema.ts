@@ -4,14 +4,15 @@
  * Invariants: objects are strict; nothing is transformed, so that the schema describes what people write and a JSON
  * Schema or a reference page can be made from it; the message of an issue is a noun phrase, what was expected; the
  * message of unknown fields is the comma-separated list of the known ones. Defaults that depend on something else
- * (`unmatched`, and those of rules, which have a file of their own: route-schema.ts) stand in their sentence and are
- * applied by resolve.ts.
+ * (`unmatched`, and those of rules and upstreams, which have files of their own: route-schema.ts, upstream-schema.ts)
+ * stand in their sentence and are applied by resolve.ts.
  */
 
 import { z } from 'zod';
-import { isHttpOrigin, isListenHost, isNetworkRange, isRedisUrl, STORE_PREFIX } from './forms.js';
+import { isListenHost, isNetworkRange, isRedisUrl, STORE_PREFIX } from './forms.js';
 import { routes } from './route-schema.js';
 import { duration, fields, name, secret, size, text, wholeNumber } from './schema-parts.js';
+import { upstream } from './upstream-schema.js';
 
 const port = wholeNumber('a port', 0, 65_535);
 const listenHost = text('an address or host name to listen on', isListenHost);
@@ -75,27 +76,6 @@ export const STORE_KINDS = {
 const store = z
   .discriminatedUnion('kind', [STORE_KINDS.memory, STORE_KINDS.redis])
   .describe('Who remembers which keys are taken.');
-
-const upstream = fields({
-  url: text(
-    'an http:// or https:// URL of host and port only, without path, query or credentials',
-    isHttpOrigin,
-  ).describe('Scheme, host and port of the API.'),
-  timeouts: fields({
-    connect: duration('10ms', '5m')
-      .default('2s')
-      .describe('Longest time to a usable connection: name lookup, TCP and TLS.'),
-    headers: duration('10ms', '24h')
-      .default('60s')
-      .describe('Longest silence from the end of the request to the response fields.'),
-    body: duration('10ms', '24h')
-      .default('30s')
-      .describe('Longest silence between two pieces of the response content.'),
-  })
-    .prefault({})
-    .describe('How long the upstream may take.'),
-  preserveHost: z.boolean().default(true).describe("Whether the upstream sees the client's Host field or its own."),
-});
 
 export const configSchema = fields({
   listen: listen.prefault({}),

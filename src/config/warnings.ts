@@ -36,7 +36,7 @@ function doubtsOf(config: Config, root: Located): Doubt[] {
     ];
   });
   return [
-    ...loopDoubts(config),
+    ...loopDoubts(config, root),
     ...storeDoubts(config),
     ...keepDoubts(config, root),
     ...ofRules,

@@ -15,6 +15,7 @@ export type ProblemCode =
   | 'queue-full'
   | 'not-shareable'
   | 'no-route'
+  | 'upstream-unavailable'
   | 'upstream-unreachable'
   | 'upstream-timeout'
   | 'outcome-unknown'

@@ -30,6 +30,14 @@ export type Target = {
 
 const ABSOLUTE_FORM = /^[A-Za-z][A-Za-z0-9+.-]*:\/\/([^/?#\\]*)/;
 
+/** Where the path of a target begins and ends, as it came. */
+export function pathSpan(raw: string): { readonly start: number; readonly end: number } {
+  const absolute = raw.startsWith('/') ? null : ABSOLUTE_FORM.exec(raw);
+  const start = absolute === null ? 0 : absolute[0].length;
+  const length = raw.slice(start).search(/[?#]/);
+  return { start, end: length === -1 ? raw.length : start + length };
+}
+
 /** Reads a request target in any form. Total: whatever the parser of the server let through has a path here. */
 export function parseTarget(raw: string): Target {
   if (raw === '*') return { raw, path: '*', query: null, host: null };

@@ -5,17 +5,14 @@
  * upstream cut reaches the client as a cut.
  */
 
-import { Transform } from 'node:stream';
 import type { BypassReason, Outcome } from '../core/outcome.js';
 import { announcedTrailers, clientFields, requestTrailers, upstreamFields, withoutField } from '../http/fields.js';
 import type { UpstreamFailure } from '../upstream/failure.js';
 import type { Exchange, ForwardSink, Upstream, UpstreamRequest } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
 import type { ExchangeObserver } from './observer.js';
+import { type UploadListener, upload } from './uploading.js';
 import { upstreamProblem } from './upstream-problem.js';
-
-/** Told of content that is not here yet: each piece as it goes to the upstream, and that there is no more. */
-export type UploadListener = { readonly onPiece: () => void; readonly onDone: () => void };
 
 /** The upstream's view of a client's request. `added` are field lines that replace the client's of the same names. */
 export function upstreamRequest(
@@ -25,14 +22,14 @@ export function upstreamRequest(
   added: readonly string[] = [],
 ): UpstreamRequest {
   const { httpVersion, rawHeaders } = caller.req;
-  let fields = upstreamFields(caller.fields, httpVersion, caller.requestId, upstream.host);
+  let fields = upstreamFields(caller.fields, httpVersion, caller.requestId);
   for (let i = 0; i < added.length; i += 2) fields = withoutField(fields, (added[i] as string).toLowerCase());
   fields.push(...added);
   const trailers = trailersOf(caller, added);
   if (trailers !== null) fields.push(...announcedTrailers(rawHeaders));
   return {
     method: caller.method,
-    target: caller.target,
+    target: upstream.targetOf(caller.target),
     fields,
     content: caller.content ?? (caller.announcesContent ? upload(caller, uploading) : null),
     trailers,
@@ -48,30 +45,6 @@ function trailersOf({ req, content }: Caller, added: readonly string[]): Upstrea
     return trailers;
   };
   return content === null || read().length > 0 ? read : null;
-}
-
-/**
- * The client's content as a stream of its own: undici destroys the stream it was given when the upstream fails, and
- * destroying the request itself would take the client's connection down before it has its answer. Nobody but undici may
- * listen to this stream, or it would flow before its reader is there.
- */
-function upload(caller: Caller, uploading: UploadListener | undefined): Transform {
-  const { req } = caller;
-  const stream = new Transform({
-    transform: (chunk, _encoding, next) => {
-      uploading?.onPiece();
-      next(null, chunk);
-    },
-    flush: (done) => {
-      uploading?.onDone();
-      done();
-    },
-  });
-  req.once('error', (error) => stream.destroy(error));
-  req.once('aborted', () => stream.destroy(new Error('the client left during its upload')));
-  caller.whenContentBroken(() => stream.destroy(new Error('the content cannot be read to its end')));
-  req.pipe(stream);
-  return stream;
 }
 
 /** Forwards a request as it is. `outcome` is what the request ends as when the upstream answers. */

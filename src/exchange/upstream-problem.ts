@@ -7,6 +7,8 @@ export type UpstreamProblem = { readonly code: ProblemCode; readonly proxyError:
 
 /** Error types of RFC 9209 section 2.3. */
 const PROXY_ERRORS: Readonly<Record<FailureCause, string>> = {
+  unavailable: 'destination_unavailable',
+  limit: 'connection_limit_reached',
   refused: 'connection_refused',
   dns: 'dns_error',
   tls: 'tls_certificate_error',
@@ -15,6 +17,7 @@ const PROXY_ERRORS: Readonly<Record<FailureCause, string>> = {
   unsendable: 'http_request_error',
   'given-up': 'destination_unavailable',
   reset: 'connection_terminated',
+  stale: 'connection_terminated',
   'headers-timeout': 'http_response_timeout',
   'body-timeout': 'http_response_timeout',
   malformed: 'http_protocol_error',
@@ -32,6 +35,8 @@ export function upstreamProblem(failure: UpstreamFailure, inFlight: boolean): Up
 function codeOf({ kind, cause }: UpstreamFailure, inFlight: boolean): ProblemCode {
   if (cause === 'unsendable' || cause === 'client-content') return 'bad-request';
   if (cause === 'given-up') return 'leader-failed';
+  if (cause === 'unavailable') return 'upstream-unavailable';
+  if (cause === 'limit') return 'overloaded';
   if (cause === 'malformed') return 'bad-upstream-response';
   if (kind !== 'not-sent' && inFlight) return 'outcome-unknown';
   return cause === 'connect-timeout' || cause === 'headers-timeout' || cause === 'body-timeout'

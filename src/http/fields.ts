@@ -141,16 +141,20 @@ export function forwardedFields(fields: readonly string[], peer: Peer, requestId
   return out;
 }
 
-/** The field lines that go upstream: the forwarded ones, and what this hop adds. `host` replaces the client's `Host`. */
-export function upstreamFields(
-  forwarded: readonly string[],
-  httpVersion: string,
-  requestId: string,
-  host: string | null,
-): string[] {
-  const out = host === null ? [...forwarded] : [...withoutField(forwarded, 'host'), 'Host', host];
+/** The field lines that go upstream: the forwarded ones, and what this hop adds. */
+export function upstreamFields(forwarded: readonly string[], httpVersion: string, requestId: string): string[] {
+  const out = [...forwarded];
   if (fieldLines(forwarded, 'x-request-id').length === 0) out.push('X-Request-Id', requestId);
   out.push('Via', `${httpVersion} oneflight`);
+  return out;
+}
+
+/** The lines with that `Host`, in the place of another one. */
+export function withHost(fields: readonly string[], host: string): string[] {
+  const out = [...fields];
+  const at = out.findIndex((name, index) => index % 2 === 0 && name.toLowerCase() === 'host');
+  if (at < 0) out.push('Host', host);
+  else out[at + 1] = host;
   return out;
 }
 

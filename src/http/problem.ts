@@ -25,6 +25,7 @@ const PROBLEMS: Readonly<Record<ProblemCode, Entry>> = {
   'queue-full': entry(429, 'Too many requests wait for this resource', 'connection_limit_reached', true),
   'not-shareable': entry(503, "The leader's response is not for this request", 'proxy_internal_response', true),
   'no-route': entry(404, 'No rule matches and nothing else is configured', 'destination_not_found'),
+  'upstream-unavailable': entry(503, 'The upstream is not to be used now', 'destination_unavailable', true),
   'upstream-unreachable': entry(502, 'The upstream could not be reached', 'destination_unavailable'),
   'upstream-timeout': entry(504, 'The upstream did not answer in time', 'http_response_timeout'),
   'outcome-unknown': entry(504, 'The request was sent; its outcome is unknown', 'http_response_incomplete'),
@@ -33,7 +34,7 @@ const PROBLEMS: Readonly<Record<ProblemCode, Entry>> = {
   'bad-upstream-response': entry(502, 'The upstream sent a response that cannot be read', 'http_protocol_error'),
   'bad-request': entry(400, 'The request cannot be read in one way only', 'http_request_error'),
   'internal-error': entry(500, 'The gateway failed', 'proxy_internal_error'),
-  overloaded: entry(503, 'Too many requests wait for this response', 'connection_limit_reached', true),
+  overloaded: entry(503, 'Too many requests wait already', 'connection_limit_reached', true),
   draining: entry(503, 'The gateway is stopping', 'connection_limit_reached', true),
 };
 

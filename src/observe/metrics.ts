@@ -7,6 +7,7 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 import { type BypassReason, labelOf } from '../core/outcome.js';
 import type { Reconciled, ReconcileVerdict } from '../core/reconcile.js';
 import type { UnshareableReason } from '../core/sharing.js';
+import type { UpstreamEvent, UpstreamState } from '../core/upstream-event.js';
 import type { ExchangeObserver } from '../exchange/observer.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 
@@ -76,6 +77,18 @@ export class Metrics {
     ['route'],
     WAIT_BUCKETS_S,
   );
+  readonly #retries = this.#counter(
+    'upstream_retries_total',
+    'Further attempts of requests that were certainly not executed, or are safe, by why the one before failed.',
+    ['upstream', 'cause'],
+  );
+  readonly #ejections = this.#counter('upstream_ejections_total', 'Times that an address was left out.', [
+    'upstream',
+    'address',
+  ]);
+  readonly #opened = this.#counter('upstream_breaker_opened_total', 'Times that the circuit breaker opened.', [
+    'upstream',
+  ]);
   readonly #store = this.#histogram('store_seconds', 'Time the store took to answer.', ['operation'], STORE_BUCKETS_S);
 
   constructor(version: string) {
@@ -140,6 +153,51 @@ export class Metrics {
 
   reconciled(route: string, as: Reconciled['kind']): void {
     this.#reconciled.inc({ route, as });
+  }
+
+  upstreamEvent(upstream: string, event: UpstreamEvent): void {
+    if (event.kind === 'retried') this.#retries.inc({ upstream, cause: event.cause });
+    if (event.kind === 'ejected') this.#ejections.inc({ upstream, address: event.address });
+    if (event.kind === 'opened') this.#opened.inc({ upstream });
+  }
+
+  /** Has the state of upstreams read whenever the metrics are. */
+  show(upstreams: readonly { readonly name: string; readonly state: UpstreamState }[]): void {
+    this.#upstreamGauge(
+      'usable',
+      'Whether an address gets requests: 1, or 0 while it is down or left out.',
+      ['address'],
+      (gauge) => {
+        for (const { name, state } of upstreams) {
+          for (const address of state.addresses) {
+            gauge.set({ upstream: name, address: address.name }, Number(address.isUsable));
+          }
+        }
+      },
+    );
+    this.#upstreamGauge('pending_requests', 'Requests that an address has in progress now.', ['address'], (gauge) => {
+      for (const { name, state } of upstreams) {
+        for (const address of state.addresses) gauge.set({ upstream: name, address: address.name }, address.pending);
+      }
+    });
+    this.#upstreamGauge('waiting_requests', 'Requests that wait for a connection now.', [], (gauge) => {
+      for (const { name, state } of upstreams) gauge.set({ upstream: name }, state.waiting);
+    });
+    this.#upstreamGauge('breaker_open', 'Whether the circuit breaker is open: 1, or 0.', [], (gauge) => {
+      for (const { name, state } of upstreams) gauge.set({ upstream: name }, Number(state.isOpen));
+    });
+  }
+
+  #upstreamGauge(name: string, help: string, more: string[], read: (gauge: Gauge<string>) => void): void {
+    new Gauge({
+      name: `oneflight_upstream_${name}`,
+      help,
+      labelNames: ['upstream', ...more],
+      registers: [this.#registry],
+      collect() {
+        read(this);
+      },
+    });
   }
 
   /** The same store, measured. Waiting for a settlement or a turn is not a question to the store and is not timed. */

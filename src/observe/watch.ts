@@ -5,6 +5,7 @@
 
 import type { Logger } from 'pino';
 import { labelOf, roleOf } from '../core/outcome.js';
+import type { UpstreamEvent } from '../core/upstream-event.js';
 import type { ExchangeObserver } from '../exchange/observer.js';
 import type { Metrics } from './metrics.js';
 
@@ -58,3 +59,22 @@ export function watchExchange(metrics: Metrics, log: Logger): ExchangeObserver {
     },
   };
 }
+
+/** What becomes of the events of one upstream. */
+export function watchUpstream(upstream: string, metrics: Metrics, log: Logger): (event: UpstreamEvent) => void {
+  return (event) => {
+    metrics.upstreamEvent(upstream, event);
+    // One line for each request that is sent again would fill the log when an address is gone.
+    if (event.kind === 'retried') return log.debug({ upstream, ...event }, 'upstream: another attempt');
+    log.warn({ upstream, ...event }, UPSTREAM_MESSAGES[event.kind]);
+  };
+}
+
+const UPSTREAM_MESSAGES: Readonly<Record<Exclude<UpstreamEvent['kind'], 'retried'>, string>> = {
+  ejected: 'upstream: an address is left out, requests fail there',
+  restored: 'upstream: an address that was left out answers again',
+  down: 'upstream: health checks have found an address down',
+  up: 'upstream: health checks have found an address up again',
+  opened: 'upstream: the circuit breaker has opened',
+  closed: 'upstream: the circuit breaker has closed',
+};

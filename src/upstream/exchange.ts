@@ -10,14 +10,21 @@ export type UpstreamRequest = {
   readonly target: string;
   /** Flat field lines, ready to be sent. */
   readonly fields: readonly string[];
-  readonly content: Buffer | Readable | null;
+  /** Content in a stream is made anew for each attempt; it takes nothing from the client before it is read. */
+  readonly content: Buffer | (() => Readable) | null;
   /** Trailer field lines of chunked content, to be asked for at its end; null: it is delimited otherwise and has none. */
   readonly trailers: (() => readonly string[]) | null;
 };
 
+/** The same for one attempt. */
+export type SendableRequest = Omit<UpstreamRequest, 'content'> & { readonly content: Buffer | Readable | null };
+
 /** Who hears how the exchange goes. Field lists are flat and latin1. */
 export interface ForwardSink {
-  /** The request is about to be written to a connected socket; false gives it up, with nothing written. */
+  /**
+   * The request is about to be written to a connected socket; false gives it up, with nothing written. Asked again for a
+   * repetition.
+   */
   onSend(): boolean;
   /** An interim response (1xx). */
   onInterim(status: number, fields: string[]): void;

@@ -1,6 +1,10 @@
 /** How an exchange with an upstream can fail. What matters is whether request bytes were handed to a connected socket. */
 
 export type FailureCause =
+  /** No address of the upstream is to be used now: health checks or the circuit breaker say so. */
+  | 'unavailable'
+  /** All connections that the upstream may have are in use, and no more requests may wait, or wait longer. */
+  | 'limit'
   | 'refused'
   | 'dns'
   | 'tls'
@@ -9,6 +13,8 @@ export type FailureCause =
   | 'unsendable'
   | 'given-up'
   | 'reset'
+  /** A connection kept from an earlier exchange ended before a byte of the answer: its upstream had most likely closed it. */
+  | 'stale'
   | 'headers-timeout'
   | 'body-timeout'
   | 'malformed'

@@ -9,32 +9,35 @@
 
 import http, { type ClientRequest, type IncomingMessage } from 'node:http';
 import https from 'node:https';
-import { isIP, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
-import type { UpstreamConfig } from '../config/config.js';
+import type { AddressConfig, UpstreamConfig } from '../config/config.js';
 import { fieldLines } from '../core/field-lines.js';
 import { hasNoContent, withoutField } from '../http/fields.js';
 import { framingFault, hasNoLength, passableTrailers } from '../http/framing.js';
 import { isOffered } from '../http/upgrade.js';
-import type { ForwardSink, UpgradeExchange, UpgradeSink, UpstreamRequest } from './exchange.js';
-import { connectCause, exchangeCause, type UpstreamFailure } from './failure.js';
+import type { ForwardSink, SendableRequest, UpgradeExchange, UpgradeSink } from './exchange.js';
+import { connectCause, exchangeCause, type FailureCause, type UpstreamFailure } from './failure.js';
 
 /** Methods that are sent without `Content-Length` when they have no content (RFC 9110 section 8.6). */
 const WITHOUT_CONTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS', 'TRACE']);
 
 export type NodeExchangeOptions = {
+  readonly place: AddressConfig;
   readonly config: UpstreamConfig;
   readonly agent: http.Agent;
   readonly maxFieldBytes: number;
 };
 
 export class NodeExchange implements UpgradeExchange {
-  readonly #request: UpstreamRequest;
+  readonly #request: SendableRequest;
   readonly #sink: ForwardSink;
   readonly #upgrade: UpgradeSink | null;
   readonly #options: NodeExchangeOptions;
   #call: ClientRequest | null = null;
   #socket: Socket | null = null;
+  /** What had been read from the socket before. */
+  #readBefore = 0;
   #response: IncomingMessage | null = null;
   #state: 'connecting' | 'sent' | 'answering' | 'over' = 'connecting';
   #wasSent = false;
@@ -45,7 +48,7 @@ export class NodeExchange implements UpgradeExchange {
   #timer: NodeJS.Timeout | undefined;
 
   /** `upgrade`: the sink itself, where the request offers to switch protocols; null: a 101 makes no sense. */
-  constructor(request: UpstreamRequest, sink: ForwardSink, upgrade: UpgradeSink | null, options: NodeExchangeOptions) {
+  constructor(request: SendableRequest, sink: ForwardSink, upgrade: UpgradeSink | null, options: NodeExchangeOptions) {
     this.#request = request;
     this.#sink = sink;
     this.#upgrade = upgrade;
@@ -86,8 +89,8 @@ export class NodeExchange implements UpgradeExchange {
   }
 
   #open(): ClientRequest {
-    const { config, agent, maxFieldBytes } = this.#options;
-    const { url } = config;
+    const { place, agent, maxFieldBytes } = this.#options;
+    const { url, socketPath } = place;
     const { method, target, content, trailers } = this.#request;
     const fields = [...this.#request.fields];
     if (trailers !== null) fields.push('Transfer-Encoding', 'chunked');
@@ -103,8 +106,7 @@ export class NodeExchange implements UpgradeExchange {
       path: target,
       headers: fields as unknown as http.OutgoingHttpHeaders,
       maxHeaderSize: maxFieldBytes,
-      // As the other transport has it: the name that the request asks for.
-      servername: serverNameOf(fields),
+      ...(socketPath === null ? {} : { socketPath }),
       // The end of one direction is the end of the other as well, but for a connection that becomes the client's.
       allowHalfOpen: this.#upgrade !== null,
     };
@@ -134,6 +136,7 @@ export class NodeExchange implements UpgradeExchange {
     if (!this.#sink.onSend()) return this.#fail('not-sent', 'given-up');
     this.#state = 'sent';
     this.#wasSent = true;
+    this.#readBefore = this.#socket?.bytesRead ?? 0;
     this.#after(this.#options.config.headersTimeoutMs, () => this.#onSilence('unanswered'));
     const { content } = this.#request;
     if (content === null) call.end();
@@ -225,14 +228,20 @@ export class NodeExchange implements UpgradeExchange {
 
   #onError(error: Error): void {
     if (this.#state === 'connecting') this.#fail('not-sent', connectCause(error));
-    else if (this.#state === 'sent') this.#fail('unanswered', exchangeCause(error, false));
+    else if (this.#state === 'sent') this.#fail('unanswered', this.#unansweredCause(exchangeCause(error, false)));
     else this.#fail('cut', exchangeCause(error, true));
+  }
+
+  #unansweredCause(cause: FailureCause): FailureCause {
+    const isStale = cause === 'reset' && this.#call?.reusedSocket && this.#socket?.bytesRead === this.#readBefore;
+    return isStale ? 'stale' : cause;
   }
 
   /** The connection ended, and nothing else said so. */
   #onClose(): void {
     if (this.#state === 'connecting') this.#fail('not-sent', 'unreachable');
-    else this.#fail(this.#state === 'sent' ? 'unanswered' : 'cut', 'reset');
+    else if (this.#state === 'sent') this.#fail('unanswered', this.#unansweredCause('reset'));
+    else this.#fail('cut', 'reset');
   }
 
   /** The deadline for the next sign of life has passed; it is the upstream's only while it is the upstream that is awaited. */
@@ -274,11 +283,4 @@ export class NodeExchange implements UpgradeExchange {
     const { content } = this.#request;
     if (content !== null && !Buffer.isBuffer(content)) content.destroy();
   }
-}
-
-/** The name for TLS: that of the request's `Host`; an address is none (RFC 6066 section 3). */
-function serverNameOf(fields: readonly string[]): string {
-  const [host = ''] = fieldLines(fields, 'host');
-  const name = host.replace(/:\d+$/, '').replace(/^\[|\]$/g, '');
-  return isIP(name) === 0 ? name : '';
 }

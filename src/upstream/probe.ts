@@ -1,13 +1,14 @@
-/** Whether an upstream can be connected to: what readiness says of it. Opens and closes a TCP connection, sends nothing. */
+/** Whether an address can be connected to: what readiness says of it. Opens and closes a connection, sends nothing. */
 
 import { connect } from 'node:net';
+import type { AddressConfig } from '../config/config.js';
 
 /** Resolves to `ok` or to what is wrong. */
-export function probe(url: URL, timeoutMs: number): Promise<string> {
+export function probe({ url, socketPath }: AddressConfig, timeoutMs: number): Promise<string> {
   const port = Number(url.port === '' ? (url.protocol === 'https:' ? 443 : 80) : url.port);
   const host = url.hostname.replace(/^\[|\]$/g, '');
   return new Promise((resolve) => {
-    const socket = connect({ host, port });
+    const socket = connect(socketPath === null ? { host, port } : { path: socketPath });
     const finish = (what: string) => {
       socket.destroy();
       resolve(what);

@@ -1,74 +1,57 @@
 /**
- * One upstream: its connections, its deadlines, and the forwarding of one request. What undici cannot do goes over Node's
- * own client (node-exchange.ts).
+ * One upstream: its addresses, which of them the next request goes to, and what it is and its responses are edited to.
  *
- * Invariants, whichever client carries a request: nothing that may have been sent is ever sent again; "sent" begins when
- * the request is handed to a connected socket, just before the first byte, which undici announces; a sink hears exactly
- * one of `onEnd`, `onFailure` and, for upgrades, `onSwitched`, and none after `abort`.
+ * Invariants: an address that is down or ejected gets no request while there is another one; when all that is left is
+ * ejected, they are tried all the same, and when all are down nothing is sent; what the exchange layer hands over and
+ * hears is the client's own, edits are made here, and on the way back before anybody judges the response.
  */
 
-import { subscribe } from 'node:diagnostics_channel';
-import http from 'node:http';
-import https from 'node:https';
-import type { Socket } from 'node:net';
-import { buildConnector, type Dispatcher, Pool } from 'undici';
 import type { UpstreamConfig } from '../config/config.js';
-import { utf8ByteText } from '../core/byte-text.js';
-import { hasNoContent, withoutField } from '../http/fields.js';
-import { framingFault, hasNoLength, passableTrailers } from '../http/framing.js';
+import { withoutPrefix } from '../core/path-prefix.js';
+import type { UpstreamEvent, UpstreamState } from '../core/upstream-event.js';
+import { editedFields, withoutNames } from '../http/edits.js';
+import { Address, MAX_FIELD_BYTES } from './address.js';
+import { Admission, type Waiting } from './admission.js';
+import { type Attempted, Attempts } from './attempts.js';
+import { Breaker } from './breaker.js';
 import type { Exchange, ForwardSink, UpgradeExchange, UpgradeSink, UpstreamRequest } from './exchange.js';
-import { connectCause, exchangeCause, type FailureCause, type UpstreamFailure } from './failure.js';
-import { NodeExchange } from './node-exchange.js';
-import { expectResponse, ignoreContinue } from './unasked-continue.js';
+import type { FailureCause } from './failure.js';
+import { HealthChecks } from './health-checks.js';
+import { probe } from './probe.js';
 
 export type { Exchange, ForwardSink, UpgradeExchange, UpgradeSink, UpstreamRequest } from './exchange.js';
+export { MAX_FIELD_BYTES };
 
-/** Total size of the fields of one message, both ways. */
-export const MAX_FIELD_BYTES = 65_536;
+/** What an attempt has shown of its address. */
+export type Verdict =
+  | { readonly kind: 'answered'; readonly status: number }
+  | { readonly kind: 'failed'; readonly cause: FailureCause };
 
-/** How long a connection of Node's client is kept for a next request; servers close idle ones after 5 s and more. */
-const IDLE_MS = 4_000;
-
-export class Upstream {
+export class Upstream implements Attempted {
   readonly name: string;
   readonly #config: UpstreamConfig;
-  /** Calls of rules with a key have connections of their own, so that slow pass-through traffic cannot starve them. */
-  readonly #keyed: Pool;
-  readonly #open: Pool;
-  /** The same for Node's client. A connection of an upgrade is its own: whatever became of it, nothing else follows. */
-  readonly #agents: Readonly<Record<'keyed' | 'open' | 'upgrade', http.Agent>>;
+  readonly #addresses: readonly Address[];
+  readonly #admission: Admission | null;
+  readonly #breaker: Breaker | null;
+  readonly #checks: HealthChecks | null;
+  readonly #onEvent: (event: UpstreamEvent) => void;
+  /** Place in the list at which the next round begins. */
+  #next = 0;
 
-  constructor(config: UpstreamConfig) {
+  constructor(config: UpstreamConfig, onEvent: (event: UpstreamEvent) => void = () => {}) {
     this.name = config.name;
     this.#config = config;
-    const options: Pool.Options = {
-      pipelining: 1,
-      connect: connectorOf(config),
-      headersTimeout: config.headersTimeoutMs,
-      bodyTimeout: config.bodyTimeoutMs,
-      maxHeaderSize: MAX_FIELD_BYTES,
-      // The length is the client's to state; a request whose content falls short fails as such, not as a warning.
-      strictContentLength: true,
-    };
-    this.#keyed = new Pool(config.url.origin, options);
-    this.#open = new Pool(config.url.origin, options);
-    const { Agent } = config.url.protocol === 'https:' ? https : http;
-    const idle = { keepAlive: true, timeout: IDLE_MS };
-    this.#agents = { keyed: new Agent(idle), open: new Agent(idle), upgrade: new Agent({ keepAlive: false }) };
+    this.#onEvent = onEvent;
+    this.#addresses = config.addresses.map((address) => new Address(address, config));
+    this.#admission = config.connections === null ? null : new Admission(config.connections);
+    this.#breaker = config.breaker === null ? null : new Breaker(config.breaker);
+    this.#checks = config.health === null ? null : new HealthChecks(config.health, this.#addresses, onEvent);
   }
 
-  get url(): URL {
-    return this.#config.url;
-  }
-
-  /** The `Host` to send instead of the client's, or null to keep the client's. */
-  get host(): string | null {
-    return this.#config.preserveHost ? null : this.#config.url.host;
-  }
-
-  /** Longest time from asking for a connection to the response fields, milliseconds. */
+  /** Longest time from handing a request over to its response fields, milliseconds. */
   get answerDeadlineMs(): number {
-    return this.#config.connectTimeoutMs + this.#config.headersTimeoutMs;
+    const { connectTimeoutMs, headersTimeoutMs, connections } = this.#config;
+    return (connections?.waitMs ?? 0) + (this.retries + 1) * connectTimeoutMs + headersTimeoutMs;
   }
 
   /** Longest silence between two pieces of content, milliseconds. */
@@ -76,164 +59,140 @@ export class Upstream {
     return this.#config.bodyTimeoutMs;
   }
 
-  /** Sends one request, once. Every way it can end is told to the sink. */
-  forward(request: UpstreamRequest, sink: ForwardSink, pool: 'keyed' | 'open'): Exchange {
-    // undici drops trailers, and takes no target but a path.
-    const isForNode = request.trailers !== null || (request.method === 'OPTIONS' && request.target === '*');
-    if (isForNode) return this.#overNode(request, sink, null, this.#agents[pool]);
-    const running = new RunningExchange(request.method, sink);
-    const options: Dispatcher.DispatchOptions = {
-      path: request.target,
-      method: request.method as Dispatcher.HttpMethod,
-      headers: request.fields as string[],
-      body: request.content,
-      // undici closes the connection after every HEAD unless told otherwise.
-      reset: false,
+  get retries(): number {
+    return this.#config.retries;
+  }
+
+  get preservesHost(): boolean {
+    return this.#config.preserveHost;
+  }
+
+  get state(): UpstreamState {
+    const nowMs = performance.now();
+    return {
+      addresses: this.#addresses.map(({ name, standing, pending }) => {
+        return { name, isUsable: !standing.isDown && !standing.isEjected(nowMs), pending };
+      }),
+      waiting: this.#admission?.waiting ?? 0,
+      isOpen: this.#breaker?.isClosed === false,
     };
-    (pool === 'keyed' ? this.#keyed : this.#open).dispatch(options, running as unknown as Dispatcher.DispatchHandler);
-    return running;
   }
 
-  /** Sends a request whose fields offer to switch protocols, once. */
+  /** The target of a client's request as the upstream is to see it. */
+  targetOf(target: string): string {
+    return this.#config.stripPrefix === null ? target : withoutPrefix(target, this.#config.stripPrefix);
+  }
+
+  /** Sends a request. Every way it can end is told to the sink. */
+  forward(request: UpstreamRequest, sink: ForwardSink, kind: Waiting['kind']): Exchange {
+    return new Attempts(this, this.#edited(request), sink, null, kind).start();
+  }
+
+  /** Sends a request whose fields offer to switch protocols. */
   upgrade(request: UpstreamRequest, sink: UpgradeSink): UpgradeExchange {
-    return this.#overNode(request, sink, sink, this.#agents.upgrade);
+    return new Attempts(this, this.#edited(request), sink, sink, 'open').start();
   }
 
-  #overNode(request: UpstreamRequest, sink: ForwardSink, upgrade: UpgradeSink | null, agent: http.Agent): NodeExchange {
-    const options = { config: this.#config, agent, maxFieldBytes: MAX_FIELD_BYTES };
-    return new NodeExchange(request, sink, upgrade, options).start();
+  /** Resolves to `ok` when one address at least can be connected to, by the checks where there are any; else to what is wrong. */
+  async probe(timeoutMs: number): Promise<string> {
+    const left = this.#addresses.filter(({ standing }) => !standing.isDown);
+    if (left.length === 0) return 'every address is down';
+    if (this.#checks !== null) return 'ok';
+    const looks = await Promise.all(this.#config.addresses.map((address) => probe(address, timeoutMs)));
+    return looks.find((look) => look === 'ok') ?? (looks[0] as string);
+  }
+
+  /** Begins the health checks. */
+  open(): void {
+    this.#checks?.start();
   }
 
   /** Cuts every running exchange. */
   async destroy(): Promise<void> {
-    for (const agent of Object.values(this.#agents)) agent.destroy();
-    await Promise.all([this.#keyed.destroy(), this.#open.destroy()]);
-  }
-}
-
-function connectorOf({ connectTimeoutMs }: UpstreamConfig): buildConnector.connector {
-  const connect = buildConnector({ timeout: connectTimeoutMs });
-  return (options, callback) =>
-    connect(options, (...[error, socket]) => {
-      if (error !== null) return callback(error, null);
-      ignoreContinue(socket, MAX_FIELD_BYTES);
-      callback(null, socket);
-    });
-}
-
-/** The exchange whose request undici is about to write: it says so, and then, in the same turn, to which socket. */
-let writing: RunningExchange | null = null;
-subscribe('undici:client:sendHeaders', (message) => {
-  writing?.onSocket((message as { readonly socket: Socket }).socket);
-  writing = null;
-});
-
-/** undici has read the phrase as UTF-8: its bytes again, where it was that. Of anything else only the fact is left. */
-function phraseOf(reason: string): string {
-  return reason.includes('\ufffd') ? reason : utf8ByteText(reason);
-}
-
-/** undici's callbacks in, the sink's words out. Field lines arrive raw: spelling, order and repetition are kept. */
-class RunningExchange implements Exchange {
-  readonly #method: string;
-  readonly #sink: ForwardSink;
-  #state: 'connecting' | 'sent' | 'answering' | 'over' = 'connecting';
-  #wasSent = false;
-  #aborted = false;
-  #abort: ((reason?: Error) => void) | null = null;
-  #resume: (() => void) | null = null;
-  #socket: Socket | null = null;
-
-  constructor(method: string, sink: ForwardSink) {
-    this.#method = method;
-    this.#sink = sink;
+    this.#checks?.stop();
+    await Promise.all(this.#addresses.map((address) => address.destroy()));
   }
 
-  get sent(): boolean {
-    return this.#wasSent;
+  #edited(request: UpstreamRequest): UpstreamRequest {
+    const { edits } = this.#config;
+    return edits.request === null ? request : { ...request, fields: editedFields(request.fields, edits.request) };
   }
 
-  abort(): void {
-    if (this.#state === 'over') return;
-    this.#state = 'over';
-    this.#aborted = true;
-    this.#abort?.(new Error('given up by the gateway'));
+  edited(fields: string[]): string[] {
+    const { response } = this.#config.edits;
+    return response === null ? fields : editedFields(fields, response);
   }
 
-  resume(): void {
-    this.#resume?.();
+  editedTrailers(fields: string[]): string[] {
+    const { response } = this.#config.edits;
+    return response === null ? fields : withoutNames(fields, response.removed);
   }
 
-  onConnect(abort: (reason?: Error) => void): void {
-    if (this.#aborted) return abort(new Error('given up before it was sent'));
-    if (!this.#sink.onSend()) {
-      this.#fail('not-sent', 'given-up');
-      return abort(new Error('given up before it was sent'));
+  enter(request: Waiting): 'placed' | 'waits' | 'full' {
+    return this.#admission?.enter(request) ?? 'placed';
+  }
+
+  giveUp(request: Waiting): void {
+    this.#admission?.giveUp(request);
+  }
+
+  leave(kind: Waiting['kind']): void {
+    this.#admission?.leave(kind);
+  }
+
+  passes(): 'yes' | 'trial' | 'no' {
+    return this.#breaker?.ask(performance.now()) ?? 'yes';
+  }
+
+  trialEnded(): void {
+    this.#breaker?.trialEnded();
+  }
+
+  pick(tried: ReadonlySet<Address>): Address | null {
+    if (this.#addresses.length === 1) {
+      const only = this.#addresses[0] as Address;
+      return only.standing.isDown || tried.has(only) ? null : only;
     }
-    this.#abort = abort;
-    this.#state = 'sent';
-    this.#wasSent = true;
-    writing = this;
+    const nowMs = performance.now();
+    return this.#best(tried, ({ standing }) => !standing.isEjected(nowMs)) ?? this.#best(tried, () => true);
   }
 
-  onSocket(socket: Socket): void {
-    this.#socket = socket;
-    expectResponse(socket);
-  }
-
-  onHeaders(status: number, rawFields: Buffer[], resume: () => void, reason: string): boolean {
-    const sent = rawFields.map((line) => line.toString('latin1'));
-    const fields = hasNoLength(status) ? withoutField(sent, 'content-length') : sent;
-    this.#resume = resume;
-    // A status below 100 is none. undici does not tell the version; the parser reads codings of either alike.
-    if (status < 100 || framingFault(fields, '1.1') !== null) return this.#refuseAnswer();
-    if (status < 200) {
-      if (status !== 101) this.#sink.onInterim(status, fields);
-      return true;
+  /** In turn; of equals in what they have to do where that decides. */
+  #best(tried: ReadonlySet<Address>, isWanted: (address: Address) => boolean): Address | null {
+    const { length } = this.#addresses;
+    let best: Address | null = null;
+    let bestAt = 0;
+    for (let i = 0; i < length; i++) {
+      const at = (this.#next + i) % length;
+      const address = this.#addresses[at] as Address;
+      if (tried.has(address) || address.standing.isDown || !isWanted(address)) continue;
+      if (best !== null && address.pending >= best.pending) continue;
+      best = address;
+      bestAt = at;
+      if (this.#config.balance === 'round-robin') break;
     }
-    this.#state = 'answering';
-    this.#sink.onFields(status, phraseOf(reason), fields);
-    // A 304 may state the length of the content it does not have; undici would wait for it and fail.
-    if (hasNoContent(this.#method, status)) this.#end([]);
-    return true;
+    if (best !== null) this.#next = (bestAt + 1) % length;
+    return best;
   }
 
-  onData(chunk: Buffer): boolean {
-    return this.#state === 'answering' ? this.#sink.onContent(chunk) : true;
+  retried(address: Address, cause: FailureCause): void {
+    this.#onEvent({ kind: 'retried', address: address.name, cause });
   }
 
-  onComplete(rawTrailers: Buffer[] | null): void {
-    // Where the end of the connection is the end of the message, undici takes a reset for one.
-    if (this.#socket?.errored) return this.#fail('cut', 'reset');
-    const trailers = (rawTrailers ?? []).map((line) => line.toString('latin1'));
-    const passable = passableTrailers(trailers);
-    // The parser takes such a field for one of the head, and reads no further response on that connection.
-    if (passable.length < trailers.length) this.#socket?.destroy();
-    this.#end(passable);
+  judged(address: Address, verdict: Verdict, isTrial: boolean): void {
+    const nowMs = performance.now();
+    if (verdict.kind === 'answered' && !this.#isFailure(verdict.status)) {
+      if (address.standing.answered()) this.#onEvent({ kind: 'restored', address: address.name });
+      if (this.#breaker?.answered(isTrial)) this.#onEvent({ kind: 'closed' });
+      return;
+    }
+    const cause = verdict.kind === 'answered' ? String(verdict.status) : verdict.cause;
+    const forMs = address.standing.failed(nowMs);
+    if (forMs !== null) this.#onEvent({ kind: 'ejected', address: address.name, forMs, cause });
+    if (this.#breaker?.failed(nowMs, isTrial)) this.#onEvent({ kind: 'opened', cause });
   }
 
-  onError(error: Error): void {
-    if (this.#state === 'connecting') this.#fail('not-sent', connectCause(error));
-    else if (this.#state === 'sent') this.#fail('unanswered', exchangeCause(error, false));
-    else this.#fail('cut', exchangeCause(error, true));
-  }
-
-  /** Ends the exchange: nobody may guess what this response is. */
-  #refuseAnswer(): boolean {
-    this.#fail('unanswered', 'malformed');
-    this.#abort?.(new Error('the response cannot be read in one way only'));
-    return true;
-  }
-
-  #end(trailers: string[]): void {
-    if (this.#state === 'over') return;
-    this.#state = 'over';
-    this.#sink.onEnd(trailers);
-  }
-
-  #fail(kind: UpstreamFailure['kind'], cause: FailureCause): void {
-    if (this.#state === 'over') return;
-    this.#state = 'over';
-    this.#sink.onFailure({ kind, cause });
+  #isFailure(status: number): boolean {
+    return this.#config.failureStatuses.some(({ from, to }) => status >= from && status <= to);
   }
 }

@@ -38,10 +38,10 @@ testCases('unknown fields, with the known ones and the one that was meant', [
   [`${API}▶include: []\n`, 'include', 'one of ', '"include"'],
   [`${API}log: { ▶format: json }\n`, 'log.format', 'one of level', '"format"'],
   [
-    'upstreams: { api: { ▶urls: [], url: http://a } }\n',
-    'upstreams.api.urls',
-    'one of url, timeouts, preserveHost',
-    '"urls"',
+    'upstreams: { api: { ▶urll: http://a, url: http://a } }\n',
+    'upstreams.api.urll',
+    'one of url, urls, balance, http2, timeouts',
+    '"urll"',
     'url',
   ],
   [
@@ -241,7 +241,7 @@ testCases('values that are none of the possible ones', [
 testCases('wrong types and missing fields: a missing one is reported where the mapping begins', [
   ['▶listen: { port: 1 }\n', 'upstreams', 'a mapping', 'nothing'],
   ['upstreams: ▶{}\n', 'upstreams', 'at least one upstream', 'an empty mapping'],
-  ['upstreams: { ▶api: {} }\n', 'upstreams.api.url', 'an http:// or https:// URL', 'nothing'],
+  ['upstreams: { ▶api: {} }\n', 'upstreams.api.url', 'url or urls', 'nothing'],
   [`${API}listen: ▶8080\n`, 'listen', 'a mapping', '8080'],
   [`${API}listen:▶\n`, 'listen', 'a mapping', 'nothing'],
   [`${API}routes: ▶{ name: a }\n`, 'routes', 'a list', 'a mapping'],

@@ -53,14 +53,27 @@ t.test('a file with one upstream and nothing else gets every default', async (t)
   t.same(config.trustedProxies, []);
   t.same(config.log, { level: 'info' });
   t.equal(config.drainMs, 30_000);
-  const { url, ...api } = config.upstreams.get('api')!;
-  t.equal(url.href, 'http://127.0.0.1:3000/');
+  const { addresses, ...api } = config.upstreams.get('api')!;
+  t.equal(addresses.length, 1);
+  t.match(addresses[0], { name: '127.0.0.1:3000', url: new URL('http://127.0.0.1:3000'), socketPath: null });
   t.same(api, {
     name: 'api',
+    balance: 'round-robin',
+    protocol: 'http/1.1',
     connectTimeoutMs: 2_000,
     headersTimeoutMs: 60_000,
     bodyTimeoutMs: 30_000,
+    maxConnectionAgeMs: 300_000,
+    retries: 2,
+    eject: null,
+    breaker: null,
+    failureStatuses: [],
+    health: null,
+    connections: null,
+    tls: { ca: null, cert: null, key: null, serverName: null, verify: true },
     preserveHost: true,
+    stripPrefix: null,
+    edits: { request: null, response: null },
   });
   t.same(warnings, []);
 });

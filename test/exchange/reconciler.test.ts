@@ -9,6 +9,7 @@ import { delay, eventually, Gate } from '../support/gate.js';
 import { storeWith } from '../support/in-process.js';
 import { replayPolicy } from '../support/rules.js';
 import { answers, gated, type StubUpstream, stalls, startUpstream } from '../support/upstream.js';
+import { upstreamConfig } from '../support/upstreams.js';
 
 const EVERY_MS = 50;
 const url = { origin: null, target: '/op/{key}', placeholder: 'key' } as const;
@@ -28,14 +29,7 @@ type Rig = {
 
 async function startRig(t: Test, standing: Store['standing'] = unknown): Promise<Rig> {
   const stub = await startUpstream(t);
-  const upstream = new Upstream({
-    name: 'api',
-    url: new URL(stub.url),
-    connectTimeoutMs: 2_000,
-    headersTimeoutMs: 30_000,
-    bodyTimeoutMs: 30_000,
-    preserveHost: true,
-  });
+  const upstream = new Upstream(upstreamConfig({ url: stub.url }));
   const [asked, reconciled, settled] = [[] as AskedReport[], [] as ReconciledReport[], [] as string[]];
   const failures: unknown[] = [];
   const observer = {

@@ -16,6 +16,7 @@ import { MemoryStore } from '../../src/store/memory.js';
 import type { Store } from '../../src/store/store.js';
 import { Upstream } from '../../src/upstream/upstream.js';
 import { eventually } from './gate.js';
+import { upstreamConfig } from './upstreams.js';
 
 export type InProcess = {
   readonly url: string;
@@ -44,14 +45,7 @@ export async function startInProcess(
     readonly budget?: MemoryBudget;
   },
 ): Promise<InProcess> {
-  const upstream = new Upstream({
-    name: 'api',
-    url: new URL(options.upstreamUrl),
-    connectTimeoutMs: 2_000,
-    headersTimeoutMs: 30_000,
-    bodyTimeoutMs: 30_000,
-    preserveHost: true,
-  });
+  const upstream = new Upstream(upstreamConfig({ url: options.upstreamUrl }));
   const reports: Report[] = [];
   const counts = { arrived: 0, sent: 0, lost: 0, unsettled: 0, inProgress: 0 };
   const failures: unknown[] = [];

@@ -1,0 +1,191 @@
+/**
+ * One address of an upstream: its connections, and the forwarding of one request over them. What undici cannot do goes
+ * over Node's own client (node-exchange.ts), and HTTP/2 over Node's as well (http2-exchange.ts).
+ *
+ * Invariants, whichever client carries a request: it is sent at most once; TLS asks for, and checks, the name that the
+ * configuration gives, never one that a client sent; a new connection resolves the name anew, and none is older than
+ * `maxConnectionAgeMs` when a request is handed to it.
+ */
+
+import http from 'node:http';
+import https from 'node:https';
+import { isIP } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { buildConnector, type Dispatcher, Pool } from 'undici';
+import type { AddressConfig, UpstreamConfig } from '../config/config.js';
+import type {
+  Exchange,
+  ForwardSink,
+  SendableRequest,
+  UpgradeExchange,
+  UpgradeSink,
+  UpstreamRequest,
+} from './exchange.js';
+import { Http2Exchange } from './http2-exchange.js';
+import { Http2Sessions } from './http2-sessions.js';
+import { NodeExchange } from './node-exchange.js';
+import { Standing } from './standing.js';
+import { ignoreContinue } from './unasked-continue.js';
+import { UndiciExchange } from './undici-exchange.js';
+
+/** Total size of the fields of one message, both ways. */
+export const MAX_FIELD_BYTES = 65_536;
+
+/** How long a connection of Node's client is kept for a next request; servers close idle ones after 5 s and more. */
+const IDLE_MS = 4_000;
+
+/**
+ * What a request may use: calls of rules with a key have connections of their own, so that slow pass-through traffic cannot
+ * starve them; `fresh` is a connection that nothing was sent over yet.
+ */
+export type Connections = 'keyed' | 'open' | 'fresh';
+
+/** TLS options as Node names them. */
+export type SecureOptions = {
+  readonly servername: string;
+  readonly rejectUnauthorized: boolean;
+  readonly ca?: string;
+  readonly cert?: string;
+  readonly key?: string;
+};
+
+export class Address {
+  /** `host:port`, or `unix:` and the path. */
+  readonly name: string;
+  readonly standing: Standing;
+  /** Exchanges that are not over. */
+  pending = 0;
+  readonly #place: AddressConfig;
+  readonly #config: UpstreamConfig;
+  readonly #secure: SecureOptions;
+  readonly #pools: Readonly<Record<'keyed' | 'open', Pool>>;
+  /** The same for Node's client. A connection of an upgrade is its own: whatever became of it, nothing else follows. */
+  readonly #agents: Readonly<Record<Connections, http.Agent>>;
+  readonly #sessions: Readonly<Record<'keyed' | 'open', Http2Sessions>> | null;
+
+  constructor(place: AddressConfig, config: UpstreamConfig) {
+    this.name = place.name;
+    this.standing = new Standing(config.eject);
+    this.#place = place;
+    this.#config = config;
+    this.#secure = secureOptions(place, config);
+    const options: Pool.Options = {
+      pipelining: 1,
+      connect: this.#connector(),
+      headersTimeout: config.headersTimeoutMs,
+      bodyTimeout: config.bodyTimeoutMs,
+      maxHeaderSize: MAX_FIELD_BYTES,
+      clientTtl: config.maxConnectionAgeMs,
+      // The length is the client's to state; a request whose content falls short fails as such, not as a warning.
+      strictContentLength: true,
+    };
+    this.#pools = { keyed: new Pool(place.url.origin, options), open: new Pool(place.url.origin, options) };
+    this.#agents = { keyed: this.#agent(true), open: this.#agent(true), fresh: this.#agent(false) };
+    const sessionOptions = { place, config, secure: this.#secure, maxFieldBytes: MAX_FIELD_BYTES };
+    this.#sessions =
+      config.protocol === 'h2'
+        ? { keyed: new Http2Sessions(sessionOptions), open: new Http2Sessions(sessionOptions) }
+        : null;
+  }
+
+  /** Its own `Host`. */
+  get host(): string {
+    return this.#place.url.host;
+  }
+
+  /** Sends one request, once. Every way it can end is told to the sink. */
+  forward(request: UpstreamRequest, sink: ForwardSink, connections: Connections): Exchange {
+    const sendable = this.#sendable(request);
+    if (this.#sessions !== null) {
+      const sessions = this.#sessions[connections === 'keyed' ? 'keyed' : 'open'];
+      return new Http2Exchange(sendable, sink, sessions, this.#config).start(connections === 'fresh');
+    }
+    // undici drops trailers, takes no target but a path, and does not say which of its connections it will use.
+    const isForNode =
+      connections === 'fresh' || request.trailers !== null || (request.method === 'OPTIONS' && request.target === '*');
+    if (isForNode) return this.#overNode(sendable, sink, null, this.#agents[connections]);
+    const exchange = new UndiciExchange(request.method, sink);
+    const options: Dispatcher.DispatchOptions & { servername: string } = {
+      path: sendable.target,
+      method: sendable.method as Dispatcher.HttpMethod,
+      headers: sendable.fields as string[],
+      body: sendable.content,
+      // undici closes the connection after every HEAD unless told otherwise.
+      reset: false,
+      // The connector has the true one. undici would take it from the request, and connect anew whenever it changes.
+      servername: this.#place.url.hostname,
+    };
+    this.#pools[connections].dispatch(options, exchange as unknown as Dispatcher.DispatchHandler);
+    return exchange;
+  }
+
+  /** Sends a request whose fields offer to switch protocols, once: over HTTP/1.1, whatever else the address speaks. */
+  upgrade(request: UpstreamRequest, sink: UpgradeSink): UpgradeExchange {
+    return this.#overNode(this.#sendable(request), sink, sink, this.#agents.fresh);
+  }
+
+  /** Cuts every running exchange. */
+  async destroy(): Promise<void> {
+    for (const agent of Object.values(this.#agents)) agent.destroy();
+    for (const sessions of Object.values(this.#sessions ?? {})) sessions.destroy();
+    await Promise.all(Object.values(this.#pools).map((pool) => pool.destroy()));
+  }
+
+  #sendable({ content, ...request }: UpstreamRequest): SendableRequest {
+    return { ...request, content: typeof content === 'function' ? content() : content };
+  }
+
+  #overNode(request: SendableRequest, sink: ForwardSink, upgrade: UpgradeSink | null, agent: http.Agent): NodeExchange {
+    const options = { config: this.#config, place: this.#place, agent, maxFieldBytes: MAX_FIELD_BYTES };
+    return new NodeExchange(request, sink, upgrade, options).start();
+  }
+
+  #connector(): buildConnector.connector {
+    const { servername } = this.#secure;
+    const connect = buildConnector({
+      timeout: this.#config.connectTimeoutMs,
+      socketPath: this.#place.socketPath,
+      ...this.#secure,
+    });
+    return (options, callback) =>
+      connect({ ...options, servername }, (...[error, socket]) => {
+        if (error !== null) return callback(error, null);
+        ignoreContinue(socket, MAX_FIELD_BYTES);
+        callback(null, socket);
+      });
+  }
+
+  #agent(keepAlive: boolean): http.Agent {
+    const { maxConnectionAgeMs } = this.#config;
+    const idle = keepAlive ? { keepAlive, timeout: IDLE_MS } : { keepAlive };
+    const isSecure = this.#place.url.protocol === 'https:';
+    const agent = isSecure ? new https.Agent({ ...idle, ...this.#secure }) : new http.Agent(idle);
+    return keepingNoOlderThan(maxConnectionAgeMs, agent);
+  }
+}
+
+/** Makes an agent close, instead of keep, connections that it began to keep so long ago. */
+function keepingNoOlderThan(maxAgeMs: number, agent: http.Agent): http.Agent {
+  const since = new WeakMap<object, number>();
+  // By its types it answers nothing; in truth whether the connection is kept.
+  const keep = agent.keepSocketAlive.bind(agent) as (socket: Duplex) => unknown;
+  agent.keepSocketAlive = (socket) => {
+    const nowMs = performance.now();
+    const sinceMs = since.get(socket) ?? nowMs;
+    since.set(socket, sinceMs);
+    return nowMs - sinceMs < maxAgeMs && keep(socket);
+  };
+  return agent;
+}
+
+function secureOptions({ url }: AddressConfig, { tls }: UpstreamConfig): SecureOptions {
+  const host = url.hostname.replace(/^\[|\]$/g, '');
+  return {
+    // An address is no name to ask for (RFC 6066 section 3); it is checked as an address then.
+    servername: tls.serverName ?? (isIP(host) === 0 ? host : ''),
+    rejectUnauthorized: tls.verify,
+    ...(tls.ca === null ? {} : { ca: tls.ca }),
+    ...(tls.cert === null ? {} : { cert: tls.cert }),
+    ...(tls.key === null ? {} : { key: tls.key }),
+  };
+}

@@ -1,0 +1,78 @@
+/**
+ * How many requests an upstream has at once, and who waits for a place.
+ *
+ * Invariants: never more than `max` have a place; of those that wait, calls of rules with a key come first, and each kind
+ * in order; a quarter of the places is kept for calls with a key, so that slow pass-through traffic cannot take all; who
+ * is given a place, gives it back once.
+ */
+
+import type { ConnectionLimits } from '../config/config.js';
+
+/** A request that waits. */
+export interface Waiting {
+  readonly kind: 'keyed' | 'open';
+  /** There is a place now, and it is its own. */
+  admitted(): void;
+  /** It has waited as long as it may. */
+  overdue(): void;
+}
+
+const KEPT_FOR_KEYED = 1 / 4;
+
+export class Admission {
+  readonly #limits: ConnectionLimits;
+  readonly #maxOpen: number;
+  /** With the timer of each, in order. */
+  readonly #waiting: Readonly<Record<Waiting['kind'], Map<Waiting, NodeJS.Timeout>>>;
+  readonly #placed: Record<Waiting['kind'], number> = { keyed: 0, open: 0 };
+
+  constructor(limits: ConnectionLimits) {
+    this.#limits = limits;
+    this.#maxOpen = Math.max(1, limits.max - Math.ceil(limits.max * KEPT_FOR_KEYED));
+    this.#waiting = { keyed: new Map(), open: new Map() };
+  }
+
+  get waiting(): number {
+    return this.#waiting.keyed.size + this.#waiting.open.size;
+  }
+
+  /** Asks for a place. */
+  enter(request: Waiting): 'placed' | 'waits' | 'full' {
+    const { kind } = request;
+    if (this.#waiting[kind].size === 0 && this.#hasPlace(kind)) {
+      this.#placed[kind]++;
+      return 'placed';
+    }
+    if (this.waiting >= this.#limits.queue) return 'full';
+    const overdue = () => {
+      this.#waiting[kind].delete(request);
+      request.overdue();
+    };
+    this.#waiting[kind].set(request, setTimeout(overdue, this.#limits.waitMs));
+    return 'waits';
+  }
+
+  /** It waits no longer. */
+  giveUp(request: Waiting): void {
+    clearTimeout(this.#waiting[request.kind].get(request));
+    this.#waiting[request.kind].delete(request);
+  }
+
+  /** Gives a place back. */
+  leave(kind: Waiting['kind']): void {
+    this.#placed[kind]--;
+    for (const next of ['keyed', 'open'] as const) {
+      for (const [request] of this.#waiting[next]) {
+        if (!this.#hasPlace(next)) break;
+        this.giveUp(request);
+        this.#placed[next]++;
+        request.admitted();
+      }
+    }
+  }
+
+  #hasPlace(kind: Waiting['kind']): boolean {
+    const { keyed, open } = this.#placed;
+    return keyed + open < this.#limits.max && (kind === 'keyed' || open < this.#maxOpen);
+  }
+}
