@@ -92,9 +92,9 @@ export function isHttpOrigin(text: string): boolean {
   return /^https?:\/\/[^/?#@\\\s]+\/?$/i.test(text) && URL.canParse(text);
 }
 
-const UNIX_SOCKET = /^unix:(\/[!-~]{1,100})$/;
+const UNIX_SOCKET = /^unix:(\/[!-~]{1,102})$/;
 
-/** The path of a Unix socket that a text such as `unix:/run/api.sock` names; null when it names none. */
+/** The path of a Unix socket, of at most as many bytes as systems take, that a text such as `unix:/run/api.sock` names; null when it names none. */
 export function socketPathOf(text: string): string | null {
   return UNIX_SOCKET.exec(text)?.[1] ?? null;
 }

@@ -72,14 +72,17 @@ export type ConfigParts = {
   readonly more?: string;
 };
 
-/** A configuration on free loopback ports, with the rule that `caughtUp` uses in front of the test's own. */
+/**
+ * A configuration on free loopback ports, without further attempts (tests count calls; upstreams.test.ts has those of
+ * attempts), and with the rule that `caughtUp` uses in front of the test's own.
+ */
 export function configOf(parts: ConfigParts): string {
   return `
 listen: { host: 127.0.0.1, port: 0 }
 admin: { host: 127.0.0.1, port: 0 }
 store: ${parts.store ?? '{ kind: memory }'}
 upstreams:
-  api: { url: "${parts.upstream}", timeouts: ${parts.timeouts ?? '{ connect: 2s, headers: 20s, body: 10s }'} }
+  api: { url: "${parts.upstream}", retries: 0, timeouts: ${parts.timeouts ?? '{ connect: 2s, headers: 20s, body: 10s }'} }
 ${parts.upstreams ?? ''}
 routes:
   - name: caught-up
