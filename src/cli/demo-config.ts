@@ -59,7 +59,7 @@ const PROCEED: RejectPolicy = {
 export function demoConfig({ host, port, upstream }: { host: string; port: number; upstream: URL }): Config {
   const everywhere = { host: null, headers: [] };
   return {
-    listen: { host, port },
+    listen: { host, port, tls: null },
     admin: { kind: 'off' },
     store: { kind: 'memory', maxMemoryBytes: 16_777_216, secrets: [] },
     upstreams: new Map([

@@ -9,10 +9,11 @@ import { paramNames } from '../core/path-pattern.js';
 import type { ConfigDraft, RouteDraft } from './check.js';
 import type { Fault, FieldPath } from './fault.js';
 import { isLoopback } from './forms.js';
+import { DEFAULT_LISTEN } from './listener-schema.js';
 import { faultAt, valueAt } from './locate.js';
 import { reconcileFaults } from './reconcile-faults.js';
 import { DEFAULT_ON_UNKNOWN } from './route-schema.js';
-import { DEFAULT_ADMIN, DEFAULT_LISTEN } from './schema.js';
+import { DEFAULT_ADMIN } from './schema.js';
 import type { Located } from './source.js';
 import { nearest } from './suggest.js';
 
