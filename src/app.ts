@@ -20,6 +20,7 @@ import { Turns } from './exchange/turns.js';
 import { Metrics } from './observe/metrics.js';
 import { watchExchange, watchUpstream } from './observe/watch.js';
 import { Admin, type Readiness } from './server/admin.js';
+import { type CertificateNews, faultText } from './server/certificate.js';
 import { Listener } from './server/listener.js';
 import { compilePeers } from './server/peers.js';
 import { MemoryStore } from './store/memory.js';
@@ -37,6 +38,8 @@ export type Gateway = {
   /** Where clients are served. */
   readonly url: string;
   readonly adminUrl: string | null;
+  /** Reads again what may be read again while it runs: the files of the certificate. */
+  reload(): void;
   /** Stops accepting, lets flights end within `drain`, settles the rest, and closes everything. */
   close(): Promise<void>;
 };
@@ -68,7 +71,8 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
     observer,
   };
   const listener = new Listener({
-    ...config.listen,
+    listen: config.listen,
+    onCertificate: (news) => tellOfCertificate(news, log),
     peerOf: compilePeers(config.trustedProxies),
     takesUpgrade: (asking) => maySwitch(asking, handling.rules),
     handle: (caller) => handle(caller, handling),
@@ -103,6 +107,7 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
     return {
       url,
       adminUrl,
+      reload: () => listener.reloadCertificate(),
       close: () => stop(listener, leaders, turns, reconciler, config.drainMs, log).then(closeAdapters),
     };
   } catch (error) {
@@ -116,6 +121,11 @@ function upstreamsOf({ upstreams }: Config, metrics: Metrics, log: Logger): Map<
   const made = [...upstreams.values()].map((config) => new Upstream(config, watchUpstream(config.name, metrics, log)));
   metrics.show(made);
   return new Map(made.map((upstream) => [upstream.name, upstream]));
+}
+
+function tellOfCertificate(news: CertificateNews, log: Logger): void {
+  if (news.kind === 'renewed') log.info({ subject: news.subject, validTo: news.validTo }, 'certificate renewed');
+  else log.error({ reason: faultText(news.faults) }, 'certificate not renewed: the one in use stays');
 }
 
 function required(upstreams: ReadonlyMap<string, Upstream>, name: string): Upstream {

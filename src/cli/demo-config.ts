@@ -61,13 +61,17 @@ const PROCEED: RejectPolicy = {
 export function demoConfig({ host, port, upstream }: { host: string; port: number; upstream: URL }): Config {
   const everywhere = { host: null, headers: [] };
   return {
-    listen: { host, port },
+    listen: { host, port, tls: null },
     admin: { kind: 'off' },
     store: { kind: 'memory', maxMemoryBytes: 16_777_216, secrets: [] },
     upstreams: new Map([
       [
         'api',
-        upstreamOf('api', upstreamSchema.parse({ url: upstream.origin, timeouts: { headers: '10s', body: '10s' } })),
+        upstreamOf(
+          'api',
+          upstreamSchema.parse({ url: upstream.origin, timeouts: { headers: '10s', body: '10s' } }),
+          '.',
+        ),
       ],
     ]),
     rules: [

@@ -7,6 +7,7 @@
 
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
+import { isLoopback } from '../config/forms.js';
 import { fieldLines } from '../core/field-lines.js';
 
 export type Outgoing = {
@@ -31,14 +32,17 @@ export type Answer = {
 export function send(origin: URL, request: Outgoing, timeoutMs: number): Promise<Answer> {
   const started = performance.now();
   const open = origin.protocol === 'https:' ? httpsRequest : httpRequest;
+  const hostname = origin.hostname.replace(/^\[|\]$/g, '');
   const options = {
     protocol: origin.protocol,
-    hostname: origin.hostname.replace(/^\[|\]$/g, ''),
+    hostname,
     port: origin.port,
     method: request.method,
     path: request.target,
     headers: framed(origin, request),
     agent: false,
+    // A certificate names the public host: on this machine nobody else answers in its place.
+    rejectUnauthorized: !isLoopback(hostname),
     signal: AbortSignal.timeout(timeoutMs),
   };
   return new Promise((resolve, reject) => {

@@ -172,7 +172,8 @@ function fileOf(path: string): Buffer {
 }
 
 function originOf(url: string | undefined, config: Config): URL {
-  if (url === undefined) return listenerUrl(config.listen.host, config.listen.port);
+  if (url === undefined)
+    return listenerUrl(config.listen.host, config.listen.port, config.listen.tls === null ? 'http' : 'https');
   if (!/^https?:\/\//.test(url) || !URL.canParse(url))
     throw new UsageError(`--url: expected an http(s) URL, got \`${url}\``);
   return new URL(url);

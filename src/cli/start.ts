@@ -2,7 +2,7 @@
  * `oneflight start`: the gateway as a process.
  *
  * Invariants: nothing listens before the configuration is known to be good; the first SIGTERM or SIGINT drains, a second
- * one ends at once; the lines that say where it listens are written at every log level but `silent`, as whoever started
+ * one ends at once; SIGHUP never ends the process; the lines that say where it listens are written at every log level but `silent`, as whoever started
  * it with port 0 learns the port from them.
  */
 
@@ -21,6 +21,8 @@ export type StartOptions = {
 type Signals = {
   /** Settles at the first SIGTERM or SIGINT. */
   readonly first: Promise<NodeJS.Signals>;
+  /** What SIGHUP does. Until the gateway runs there is nothing to read again. */
+  onHangUp: () => void;
   stop(): void;
 };
 
@@ -42,6 +44,10 @@ export async function start(options: StartOptions): Promise<number> {
     const gateway = await startGateway(config, { version: options.version, log });
     always.info({ listener: 'http', url: gateway.url }, 'listening');
     if (gateway.adminUrl !== null) always.info({ listener: 'admin', url: gateway.adminUrl }, 'listening');
+    signals.onHangUp = () => {
+      log.info({ signal: 'SIGHUP' }, 'reloading');
+      gateway.reload();
+    };
     const signal = await signals.first;
     log.info({ signal }, 'stopping');
     await gateway.close();
@@ -68,13 +74,18 @@ function listenForSignals(): Signals {
     seen = true;
     settle(signal);
   };
-  process.on('SIGTERM', onSignal);
-  process.on('SIGINT', onSignal);
-  return {
+  const signals: Signals = {
     first,
+    onHangUp: () => {},
     stop: () => {
       process.off('SIGTERM', onSignal);
       process.off('SIGINT', onSignal);
+      process.off('SIGHUP', onHangUp);
     },
   };
+  const onHangUp = (): void => signals.onHangUp();
+  process.on('SIGTERM', onSignal);
+  process.on('SIGINT', onSignal);
+  process.on('SIGHUP', onHangUp);
+  return signals;
 }

@@ -83,6 +83,24 @@ export type UpstreamConfig = {
   readonly edits: { readonly request: FieldEdits | null; readonly response: FieldEdits | null };
 };
 
+/** PEM that is in the configuration itself, or in a file that may change while the gateway runs. */
+export type PemSource =
+  | { readonly kind: 'text'; readonly pem: string }
+  | { readonly kind: 'file'; readonly path: string };
+
+export type TlsConfig = {
+  readonly cert: PemSource;
+  readonly key: PemSource;
+  readonly minVersion: 'TLSv1.2' | 'TLSv1.3';
+};
+
+export type ListenConfig = {
+  readonly host: string;
+  readonly port: number;
+  /** Null: requests come in clear. */
+  readonly tls: TlsConfig | null;
+};
+
 export type AdminConfig =
   | { readonly kind: 'off' }
   | { readonly kind: 'on'; readonly host: string; readonly port: number; readonly token: string | null };
@@ -106,7 +124,7 @@ export type StoreConfig =
 export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
 
 export type Config = {
-  readonly listen: { readonly host: string; readonly port: number };
+  readonly listen: ListenConfig;
   readonly admin: AdminConfig;
   readonly store: StoreConfig;
   readonly upstreams: ReadonlyMap<string, UpstreamConfig>;

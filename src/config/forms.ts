@@ -122,11 +122,6 @@ export function isEditableField(text: string): boolean {
   return isToken(text) && goesUpstream(text) && !FRAMING_FIELDS.has(text.toLowerCase());
 }
 
-/** A certificate, key or list of them. */
-export function isPem(text: string): boolean {
-  return /-----BEGIN [A-Z0-9 ]+-----[\s\S]+-----END [A-Z0-9 ]+-----/.test(text);
-}
-
 /** A Redis URL. A query is refused: the client would read options of its own from it. */
 export function isRedisUrl(text: string): boolean {
   if (!/^rediss?:\/\//i.test(text) || /[?#\s]/.test(text) || !URL.canParse(text)) return false;

@@ -2,7 +2,7 @@
  * A configuration file → the frozen `Config`, or all of its errors at once.
  *
  * Steps: find the file, read it as UTF-8, parse it (source.ts), check every field (check.ts) and fields against each
- * other (cross-checks.ts), apply what depends on other fields (resolve.ts), and look for doubtful ones (warnings.ts).
+ * other (cross-checks.ts), look at the files that it names (tls-material.ts), apply what depends on other fields (resolve.ts), and look for doubtful ones (warnings.ts).
  */
 
 import { existsSync, readFileSync, statSync } from 'node:fs';
@@ -14,6 +14,7 @@ import { reasonOf } from './expansion.js';
 import type { ConfigError, ConfigWarning, Fault } from './fault.js';
 import { resolveConfig } from './resolve.js';
 import { parseSource } from './source.js';
+import { tlsFaults, upstreamTlsFaults } from './tls-material.js';
 import { warningsOf } from './warnings.js';
 
 export type LoadResult =
@@ -50,12 +51,19 @@ export function findAndLoadConfig(option: string | undefined, env: NodeJS.Proces
 export function loadConfig(file: string, env: NodeJS.ProcessEnv): LoadResult {
   const content = readText(file);
   if (content.kind === 'unreadable') return invalid(file, [content.fault]);
-  const source = parseSource(content.text, { env, directory: dirname(resolve(file)) });
+  const directory = dirname(resolve(file));
+  const source = parseSource(content.text, { env, directory });
   if (source.kind === 'unreadable') return invalid(file, [source.fault]);
   const { draft, output, faults } = check(source.root);
-  const all = [...source.faults, ...faults, ...crossCheck(draft, source.root)];
+  const all = [
+    ...source.faults,
+    ...faults,
+    ...crossCheck(draft, source.root),
+    ...tlsFaults(draft, source.root, directory),
+    ...upstreamTlsFaults(draft, source.root, directory),
+  ];
   if (all.length > 0 || output === null) return invalid(file, all);
-  const config = resolveConfig(output);
+  const config = resolveConfig(output, directory);
   return { kind: 'loaded', file, config, warnings: warningsOf(config, source.root, file) };
 }
 

@@ -2,13 +2,15 @@
 
 import { normalisePath } from '../core/target.js';
 import type { FieldEdits } from '../http/edits.js';
-import type { AddressConfig, ConnectionLimits, EjectRule, HealthRule, UpstreamConfig } from './config.js';
+import type { AddressConfig, ConnectionLimits, EjectRule, HealthRule, UpstreamConfig, UpstreamTls } from './config.js';
 import { socketPathOf } from './forms.js';
 import { statusRangeOf } from './statuses.js';
+import { pemSourceOf, pemText } from './tls-material.js';
 import { durationMs } from './units.js';
 import { DEFAULT_EJECT, type EditsOutput, type UpstreamOutput } from './upstream-schema.js';
 
-export function upstreamOf(name: string, upstream: UpstreamOutput): UpstreamConfig {
+/** `directory`: where relative paths begin. */
+export function upstreamOf(name: string, upstream: UpstreamOutput, directory: string): UpstreamConfig {
   const addresses = [upstream.urls ?? upstream.url ?? []].flat().map(addressOf);
   const { timeouts, tls, breaker, stripPrefix, headers } = upstream;
   return {
@@ -26,13 +28,7 @@ export function upstreamOf(name: string, upstream: UpstreamOutput): UpstreamConf
     failureStatuses: upstream.failureStatuses.map(statusRangeOf),
     health: healthOf(upstream.health),
     connections: connectionsOf(upstream.connections),
-    tls: {
-      ca: tls?.ca ?? null,
-      cert: tls?.cert ?? null,
-      key: tls?.key ?? null,
-      serverName: tls?.serverName ?? null,
-      verify: tls?.verify ?? true,
-    },
+    tls: tlsOf(tls, directory),
     preserveHost: upstream.preserveHost,
     stripPrefix: stripPrefix === undefined ? null : normalisePath(stripPrefix),
     edits: { request: editsOf(headers.request), response: editsOf(headers.response) },
@@ -54,6 +50,18 @@ export function addressOf(text: string): AddressConfig {
 function ejectOf(eject: UpstreamOutput['eject'], isOneOfSeveral: boolean): EjectRule | null {
   const written = eject ?? (isOneOfSeveral ? DEFAULT_EJECT : false);
   return written === false ? null : { failures: written.failures, forMs: durationMs(written.for) };
+}
+
+function tlsOf(tls: UpstreamOutput['tls'], directory: string): UpstreamTls {
+  const pem = (written: string | undefined) =>
+    written === undefined ? null : pemText(pemSourceOf(written, directory));
+  return {
+    ca: pem(tls?.ca),
+    cert: pem(tls?.cert),
+    key: pem(tls?.key),
+    serverName: tls?.serverName ?? null,
+    verify: tls?.verify ?? true,
+  };
 }
 
 function healthOf(health: UpstreamOutput['health']): HealthRule | null {

@@ -15,7 +15,7 @@ import {
   type ReplayPolicy,
   type Rule,
 } from '../core/rule.js';
-import type { AdminConfig, Config, StoreConfig } from './config.js';
+import type { AdminConfig, Config, ListenConfig, StoreConfig } from './config.js';
 import { upstreamOf } from './resolve-upstream.js';
 import {
   DEFAULT_ELECTIONS,
@@ -27,19 +27,20 @@ import {
 } from './route-schema.js';
 import type { ConfigOutput } from './schema.js';
 import { statusRangeOf } from './statuses.js';
+import { pemSourceOf } from './tls-material.js';
 import { durationMs, sizeBytes } from './units.js';
 
 type RouteOf<Kind extends KeyedPolicy['kind']> = Extract<RouteOutput, { policy: Kind }>;
 
-/** Makes the frozen configuration of a checked file. */
-export function resolveConfig(output: ConfigOutput): Config {
+/** Makes the frozen configuration of a checked file. Relative paths in it begin in `directory`. */
+export function resolveConfig(output: ConfigOutput, directory: string): Config {
   const upstreams = new Map(
-    Object.entries(output.upstreams).map(([name, upstream]) => [name, upstreamOf(name, upstream)]),
+    Object.entries(output.upstreams).map(([name, upstream]) => [name, upstreamOf(name, upstream, directory)]),
   );
   const only = upstreams.size === 1 ? [...upstreams.keys()][0] : undefined;
   const unmatched = output.unmatched ?? only ?? false;
   return deepFreeze({
-    listen: output.listen,
+    listen: listenOf(output.listen, directory),
     admin: adminOf(output.admin),
     store: storeOf(output.store),
     upstreams,
@@ -49,6 +50,12 @@ export function resolveConfig(output: ConfigOutput): Config {
     log: output.log,
     drainMs: durationMs(output.drain),
   });
+}
+
+function listenOf({ host, port, tls }: ConfigOutput['listen'], directory: string): ListenConfig {
+  if (tls === undefined) return { host, port, tls: null };
+  const { cert, key, minVersion } = tls;
+  return { host, port, tls: { cert: pemSourceOf(cert, directory), key: pemSourceOf(key, directory), minVersion } };
 }
 
 function adminOf(admin: ConfigOutput['admin']): AdminConfig {

@@ -4,26 +4,18 @@
  * Invariants: objects are strict; nothing is transformed, so that the schema describes what people write and a JSON
  * Schema or a reference page can be made from it; the message of an issue is a noun phrase, what was expected; the
  * message of unknown fields is the comma-separated list of the known ones. Defaults that depend on something else
- * (`unmatched`, and those of rules and upstreams, which have files of their own: route-schema.ts, upstream-schema.ts)
- * stand in their sentence and are applied by resolve.ts.
+ * (`unmatched`, and those of rules and upstreams) stand in their sentence and are applied by resolve.ts. Rules have a file
+ * of their own, route-schema.ts, and so have upstreams, upstream-schema.ts, and the client's side, listener-schema.ts.
  */
 
 import { z } from 'zod';
-import { isListenHost, isNetworkRange, isRedisUrl, STORE_PREFIX } from './forms.js';
+import { isNetworkRange, isRedisUrl, STORE_PREFIX } from './forms.js';
+import { listen, listenHost, port } from './listener-schema.js';
 import { routes } from './route-schema.js';
-import { duration, fields, name, secret, size, text, wholeNumber } from './schema-parts.js';
+import { duration, fields, name, secret, size, text } from './schema-parts.js';
 import { upstream } from './upstream-schema.js';
 
-const port = wholeNumber('a port', 0, 65_535);
-const listenHost = text('an address or host name to listen on', isListenHost);
-
-export const DEFAULT_LISTEN = { host: '0.0.0.0', port: 8080 } as const;
 export const DEFAULT_ADMIN = { host: '127.0.0.1', port: 9090 } as const;
-
-const listen = fields({
-  host: listenHost.default(DEFAULT_LISTEN.host).describe('Address to accept requests on.'),
-  port: port.default(DEFAULT_LISTEN.port).describe('Port to accept requests on; 0 picks a free one.'),
-}).describe('Where requests are accepted.');
 
 const admin = z
   .union([

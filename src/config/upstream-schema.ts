@@ -11,7 +11,6 @@ import {
   isEditableField,
   isListenHost,
   isOriginForm,
-  isPem,
   isPrefix,
   isQuestionField,
 } from './forms.js';
@@ -24,8 +23,7 @@ const address = text(
   'an http:// or https:// URL of host and port only, without path, query or credentials, or unix: and the path of a socket',
   isAddress,
 );
-// biome-ignore lint/suspicious/noTemplateCurlyInString: the configuration's own syntax.
-const pem = text('PEM, such as ${file:/etc/oneflight/ca.pem}', isPem);
+const pem = text('a PEM file, or PEM text', /./);
 const atLeastOne = 'at least one status or class';
 
 const failures = wholeNumber('a number of failures', 1, 1_000_000);

@@ -23,6 +23,7 @@ import {
 } from '../http/fields.js';
 import { type ProblemOptions, problemMessage } from '../http/problem.js';
 import type { OtherName } from '../store/store.js';
+import { reset } from './tunnel.js';
 
 const NOTHING = Buffer.alloc(0);
 /** Reason phrases that Node writes. They carry no meaning (RFC 9110 section 15.1): another one is replaced, not refused. */
@@ -184,9 +185,15 @@ export class Caller {
 
   /** One listener for room in the client's connection after `write` answered false. */
   whenDrained(listener: () => void): void {
-    if (this.#onDrain === null) this.#res.on('drain', () => this.#onDrain?.());
+    if (this.#onDrain === null) this.#res.on('drain', () => process.nextTick(this.#drained));
     this.#onDrain = listener;
   }
+
+  /**
+   * In a turn of its own: Node tells of room when the answer to a pipelined request is written behind this one, and so from
+   * inside that one's upstream exchange, where no other exchange can be resumed.
+   */
+  readonly #drained = (): void => this.#onDrain?.();
 
   /** Passes an interim response on (RFC 9110 section 15.2). HTTP/1.0 clients cannot have one. */
   interim(status: number, fields: readonly string[]): void {
@@ -245,7 +252,7 @@ export class Caller {
     if (this.gone || this.#outcome?.kind === 'refused') return;
     this.#outcome = { kind: 'cut', role: this.role };
     // To HTTP/1.0, and to whatever else is spoken now, the end of the connection may be the end of the message.
-    if (this.req.httpVersion === '1.0' || this.#switched) this.req.socket.resetAndDestroy();
+    if (this.req.httpVersion === '1.0' || this.#switched) reset(this.req.socket);
     this.#res.destroy();
   }
 

@@ -6,7 +6,7 @@
  * that nobody takes a cut for an end. There is no deadline: what silence means is the new protocol's own business.
  */
 
-import type { Socket } from 'node:net';
+import { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 
 /** After this much silence the system asks whether the other side is still there at all. */
@@ -33,6 +33,13 @@ function carry(from: Socket, to: Socket): void {
 
 /** Ends a connection so that its other side cannot take it for an end in order. */
 export function reset(socket: Socket): void {
-  if (socket instanceof TLSSocket) socket.destroy();
-  else socket.resetAndDestroy();
+  const tcp = socket instanceof TLSSocket ? tcpOf(socket) : socket;
+  if (tcp !== null && !tcp.destroyed) tcp.resetAndDestroy();
+  socket.destroy();
+}
+
+/** The connection under a TLS socket that was made on one; null for one that made its own. Node has no public name for it. */
+export function tcpOf(socket: TLSSocket): Socket | null {
+  const { _parent: parent } = socket as { readonly _parent?: unknown };
+  return parent instanceof Socket ? parent : null;
 }

@@ -11,7 +11,7 @@ import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
 import type { AdminConfig } from '../config/config.js';
 import { problemMessage } from '../http/problem.js';
 import { addFlights, type FlightsApi } from './admin-flights.js';
-import { listenerUrl } from './listener.js';
+import { listenerUrl } from './front.js';
 
 export type Readiness = {
   readonly ready: boolean;

@@ -8,13 +8,16 @@
 
 import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, METHODS, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { ListenConfig } from '../config/config.js';
 import { Caller, type Report } from '../exchange/caller.js';
 import type { Asking } from '../exchange/handle.js';
 import { forwardedFields, type Peer } from '../http/fields.js';
 import { problemMessage } from '../http/problem.js';
 import { MAX_FIELD_BYTES } from '../upstream/upstream.js';
+import { Certificate, type CertificateNews } from './certificate.js';
+import { Front } from './front.js';
 import { lastResponse, offerOfRequest, ordinaryBytes } from './upgrade-request.js';
 
 /** Clients and load balancers keep idle connections for about a minute; closing first would break their next request. */
@@ -30,9 +33,10 @@ const MAX_REQUEST_ID = 200;
 const NOBODY: ReadonlySet<Caller> = new Set();
 
 export type ListenerOptions = {
-  readonly host: string;
-  readonly port: number;
+  readonly listen: ListenConfig;
   readonly peerOf: (socket: IncomingMessage['socket']) => Peer;
+  /** Told of every change of the certificate, and of every pair that cannot be one. */
+  readonly onCertificate: (news: CertificateNews) => void;
   /** Whether the connection of such a request may be handed over to another protocol. */
   readonly takesUpgrade: (asking: Asking) => boolean;
   readonly handle: (caller: Caller) => void;
@@ -49,7 +53,10 @@ type Connection = {
 };
 
 export class Listener {
+  /** HTTP/1 on connections that the front has accepted. It never listens itself. */
   readonly #server: Server;
+  readonly #front: Front;
+  readonly #certificate: Certificate | null;
   readonly #options: ListenerOptions;
   readonly #callers = new Set<Caller>();
   readonly #connections = new WeakMap<Duplex, Connection>();
@@ -89,19 +96,29 @@ export class Listener {
       else this.#onRequest(req, res, 417);
     });
     this.#server.on('upgrade', (req, socket, first) => this.#onUpgrade(req, socket as Socket, first));
+    const { host, port, tls } = options.listen;
+    this.#certificate = tls === null ? null : new Certificate(tls);
+    this.#front = new Front({
+      host,
+      port,
+      tls: this.#certificate?.context ?? null,
+      handshakeTimeoutMs: FIELDS_TIMEOUT_MS,
+      onHttp: (socket) => this.#server.emit('connection', socket),
+    });
   }
 
   /** Binds, and answers the URL it is bound to. Rejects when it cannot. */
   async listen(): Promise<string> {
-    const { host, port } = this.#options;
-    await new Promise<void>((resolve, reject) => {
-      this.#server.once('error', reject);
-      this.#server.listen(port, host, () => {
-        this.#server.off('error', reject);
-        resolve();
-      });
-    });
-    return listenerUrl(this.#server.address() as AddressInfo);
+    const url = await this.#front.listen();
+    // Node begins to look after slow requests when a server listens, which this one leaves to the front.
+    this.#server.emit('listening');
+    this.#certificate?.watch((context) => this.#front.secureWith(context), this.#options.onCertificate);
+    return url;
+  }
+
+  /** Reads the certificate's files again; what has not changed stays in use. */
+  reloadCertificate(): void {
+    this.#certificate?.reload();
   }
 
   get draining(): boolean {
@@ -111,7 +128,7 @@ export class Listener {
   /** Stops accepting; resolves when every running request is over. */
   async drain(): Promise<void> {
     this.#draining = true;
-    this.#server.close();
+    this.#front.stop();
     this.#server.closeIdleConnections();
     if (this.#callers.size > 0) {
       await new Promise<void>((resolve) => {
@@ -123,13 +140,15 @@ export class Listener {
 
   /** Ends whatever is left: an answer that has not begun becomes a refusal, one that has is cut. */
   async close(): Promise<void> {
-    this.#server.close();
+    this.#front.stop();
+    this.#certificate?.close();
     for (const caller of this.#callers) caller.refuse('draining');
     // Time for the refusals to leave; whoever does not read them is not waited for.
     for (let i = 0; i < FAREWELL_TRIES && this.#callers.size > 0; i++) {
       await new Promise((resolve) => setTimeout(resolve, FAREWELL_MS / FAREWELL_TRIES));
     }
-    this.#server.closeAllConnections();
+    this.#front.destroy();
+    this.#server.close();
   }
 
   /** The parser has met something that it cannot read. */
@@ -301,9 +320,4 @@ function requestIdOf(req: IncomingMessage): string {
   return typeof given === 'string' && given.length <= MAX_REQUEST_ID && /^[\x21-\x7e]+$/.test(given)
     ? given
     : randomUUID();
-}
-
-/** `http://host:port` of a bound address. */
-export function listenerUrl({ address, port, family }: AddressInfo): string {
-  return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
 }

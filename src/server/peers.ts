@@ -1,6 +1,7 @@
 /** Who is at the other end of a connection, and whether it is believed when it says who stands behind it. */
 
 import { BlockList, isIPv6, type Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
 import type { Peer } from '../http/fields.js';
 
 /** Compiles CIDRs and single addresses once; the answer of the returned function costs no parsing per request. */
@@ -15,7 +16,11 @@ export function compilePeers(trustedProxies: readonly string[]): (socket: Socket
   return (socket) => {
     const address = plainAddress(socket.remoteAddress ?? 'unknown');
     const known = address !== 'unknown' && trusted.check(address, isIPv6(address) ? 'ipv6' : 'ipv4');
-    return { address, scheme: 'http', trusted: trustedProxies.length > 0 && known };
+    return {
+      address,
+      scheme: socket instanceof TLSSocket ? 'https' : 'http',
+      trusted: trustedProxies.length > 0 && known,
+    };
   };
 }
 

@@ -1,7 +1,9 @@
 /** HTTP clients of the tests: one over node:http with a connection of its own a request, one over a raw socket. */
 
 import http from 'node:http';
-import { connect, type Socket } from 'node:net';
+import https from 'node:https';
+import type { Socket } from 'node:net';
+import { dial, TRUSTING } from './dial.js';
 import { within } from './gate.js';
 import { ByteReader, fieldLines, fieldValue, readContent, readHead } from './wire.js';
 
@@ -71,9 +73,10 @@ export type Sent = {
 
 /** Sends a request and hands out what happens to it step by step. */
 export function send(url: string, options: RequestOptions = {}): Sent {
-  const { hostname, port, host } = new URL(url);
+  const { hostname, port, host, protocol } = new URL(url);
   const began = performance.now();
-  const request = http.request({
+  const request = (protocol === 'https:' ? https : http).request({
+    ...TRUSTING,
     host: hostname,
     port,
     method: options.method ?? 'GET',
@@ -143,11 +146,12 @@ export class Watching {
 
   /** `reads` false: nothing is read until `resume`. */
   constructor(url: string, options: RequestOptions = {}, reads = true) {
-    const { hostname, port, host } = new URL(url);
+    const { hostname, port, host, protocol } = new URL(url);
     const began = performance.now();
     const { method = 'GET', path = '/' } = options;
     const headers = fieldsOf(options, host);
-    this.#request = http.request({ host: hostname, port, method, path, headers, agent: false });
+    const open = (protocol === 'https:' ? https : http).request;
+    this.#request = open({ ...TRUSTING, host: hostname, port, method, path, headers, agent: false });
     this.answer = new Promise<Answered>((resolve, reject) => {
       this.#request.on('error', reject);
       this.#request.on('response', (message) => {
@@ -218,8 +222,7 @@ export class RawClient {
   }
 
   static async connect(url: string): Promise<RawClient> {
-    const { hostname, port } = new URL(url);
-    const socket = connect({ host: hostname, port: Number(port), noDelay: true });
+    const socket = dial(url);
     const client = new RawClient(socket);
     await new Promise<void>((resolve, reject) => {
       socket.once('connect', resolve);

@@ -12,6 +12,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { type Answered, type RequestOptions, request, type Sent, send } from './client.js';
+import { tlsYaml } from './dial.js';
 import { Gate, within } from './gate.js';
 
 const PROGRAM = fileURLToPath(new URL('../../src/main.js', import.meta.url));
@@ -68,17 +69,27 @@ export type ConfigParts = {
   readonly timeouts?: string;
   /** More upstreams, YAML indented by two spaces. */
   readonly upstreams?: string;
+  /** YAML of more fields of `listen`. */
+  readonly listen?: string;
   /** More top-level YAML. */
   readonly more?: string;
 };
+
+let clientsUseTls = false;
+
+/** From now on the gateways of this process are reached over TLS, where a test does not say otherwise. */
+export function overTls(): void {
+  clientsUseTls = true;
+}
 
 /**
  * A configuration on free loopback ports, without further attempts (tests count calls; upstreams.test.ts has those of
  * attempts), and with the rule that `caughtUp` uses in front of the test's own.
  */
 export function configOf(parts: ConfigParts): string {
+  const listen = parts.listen ?? (clientsUseTls ? `tls: ${tlsYaml()}` : '');
   return `
-listen: { host: 127.0.0.1, port: 0 }
+listen: { host: 127.0.0.1, port: 0${listen === '' ? '' : `, ${listen}`} }
 admin: { host: 127.0.0.1, port: 0 }
 store: ${parts.store ?? '{ kind: memory }'}
 upstreams:

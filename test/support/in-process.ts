@@ -80,8 +80,8 @@ export async function startInProcess(
   const turns = new Turns({ store: options.store, local, leaders, upstreamOf, observer });
   const rules = compileRules(options.rules);
   const listener = new Listener({
-    host: '127.0.0.1',
-    port: 0,
+    listen: { host: '127.0.0.1', port: 0, tls: null },
+    onCertificate: () => {},
     peerOf: compilePeers([]),
     takesUpgrade: () => false,
     handle: (caller) => {

@@ -3,7 +3,8 @@
  * one's own that leaves the other direction open.
  */
 
-import { connect, createServer, type Socket } from 'node:net';
+import { createServer, type Socket } from 'node:net';
+import { dial } from './dial.js';
 import { Gate, within } from './gate.js';
 import { listenOn } from './ports.js';
 import { ByteReader, type Head, headBytes, readHead } from './wire.js';
@@ -32,8 +33,7 @@ export class RawEnd {
 
   /** Connects; nothing is ended by itself when the other side ends. */
   static async connect(url: string): Promise<RawEnd> {
-    const { hostname, port } = new URL(url);
-    const socket = connect({ host: hostname, port: Number(port), noDelay: true, allowHalfOpen: true });
+    const socket = dial(url, { allowHalfOpen: true });
     await new Promise<void>((resolve, reject) => socket.once('connect', resolve).once('error', reject));
     return new RawEnd(socket);
   }

@@ -7,5 +7,5 @@ import { upstream as schema } from '../../src/config/upstream-schema.js';
 /** The upstream `api` with the fields that are given, and defaults. */
 export function upstreamConfig(fields: Parameters<typeof schema.parse>[0] & object): UpstreamConfig {
   const timeouts = { connect: '2s', headers: '30s', body: '30s' };
-  return upstreamOf('api', schema.parse({ timeouts, ...fields }));
+  return upstreamOf('api', schema.parse({ timeouts, ...fields }), '.');
 }

@@ -3,7 +3,8 @@
  * sent, and connections of clients of which everything is seen to their end.
  */
 
-import { connect, createServer, type Socket } from 'node:net';
+import { createServer, type Socket } from 'node:net';
+import { dial } from '../support/dial.js';
 import { eventually, within } from '../support/gate.js';
 import { configOf, type Gateway, type Scope, startGateway } from '../support/gateway.js';
 import { listenOn } from '../support/ports.js';
@@ -118,8 +119,7 @@ export class Wire {
   readonly closed: Promise<'closed'>;
 
   constructor(url: string) {
-    const { hostname, port } = new URL(url);
-    this.socket = connect({ host: hostname, port: Number(port), noDelay: true });
+    this.socket = dial(url);
     this.socket.on('error', () => {});
     this.socket.on('data', (piece: Buffer) => this.#pieces.push(piece));
     this.closed = new Promise((resolve) => this.socket.once('close', () => resolve('closed')));

@@ -1,0 +1,93 @@
+/**
+ * What stands in front of HTTP on a listener: the port, and TLS where it is configured. What comes out of it is a
+ * connection on which HTTP is spoken.
+ *
+ * Invariants: HTTP never sees a connection before its handshake is over; a handshake that fails, or takes too long, ends
+ * its connection and nothing else; no connection is left when the front has been closed for good.
+ */
+
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { createServer as createTlsServer, type SecureContextOptions, type Server as TlsServer } from 'node:tls';
+
+export type FrontOptions = {
+  readonly host: string;
+  readonly port: number;
+  /** What TLS is spoken with now; null: HTTP comes in clear. */
+  readonly tls: SecureContextOptions | null;
+  /** Longest time for a handshake. */
+  readonly handshakeTimeoutMs: number;
+  /** Takes a connection: the socket itself, or the TLS socket on it. */
+  readonly onHttp: (socket: Socket) => void;
+};
+
+export class Front {
+  readonly #options: FrontOptions;
+  readonly #server: Server;
+  readonly #tls: TlsServer | null;
+  /** The connections as the port knows them. */
+  readonly #sockets = new Set<Socket>();
+
+  constructor(options: FrontOptions) {
+    this.#options = options;
+    this.#tls = options.tls === null ? null : this.#tlsServer(options.tls);
+    // A client that ends its direction may still have an answer to come.
+    this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => this.#accept(socket));
+  }
+
+  /** Binds, and answers the URL it is bound to. Rejects when it cannot. */
+  async listen(): Promise<string> {
+    const { host, port } = this.#options;
+    await new Promise<void>((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen(port, host, () => {
+        this.#server.off('error', reject);
+        resolve();
+      });
+    });
+    return listenerUrl(this.#server.address() as AddressInfo, this.#tls === null ? 'http' : 'https');
+  }
+
+  /** New connections are made with this; those that are there go on. */
+  secureWith(tls: SecureContextOptions): void {
+    this.#tls?.setSecureContext(tls);
+  }
+
+  /** Accepts no more; what is there goes on. */
+  stop(): void {
+    this.#server.close();
+  }
+
+  /** Ends every connection. */
+  destroy(): void {
+    this.stop();
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  #accept(socket: Socket): void {
+    this.#sockets.add(socket);
+    socket.once('close', () => this.#sockets.delete(socket));
+    // Under TLS nobody else listens, and an error without a listener would end the process.
+    socket.on('error', () => {});
+    if (this.#tls === null) return this.#options.onHttp(socket);
+    // Who ends its direction within the handshake has left.
+    socket.allowHalfOpen = false;
+    this.#tls.emit('connection', socket);
+  }
+
+  #tlsServer(tls: SecureContextOptions): TlsServer {
+    const { handshakeTimeoutMs } = this.#options;
+    const server = createTlsServer({ ...tls, ALPNProtocols: ['http/1.1'], handshakeTimeout: handshakeTimeoutMs });
+    server.on('secureConnection', (socket) => {
+      socket.allowHalfOpen = true;
+      this.#options.onHttp(socket);
+    });
+    // There is nobody to be told: whoever does not speak TLS, or not this one, has no use for an answer in it.
+    server.on('tlsClientError', (_error, socket) => socket.destroy());
+    return server;
+  }
+}
+
+/** `http://host:port` of a bound address. */
+export function listenerUrl({ address, port, family }: AddressInfo, scheme: 'http' | 'https' = 'http'): string {
+  return `${scheme}://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
+}

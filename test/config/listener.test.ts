@@ -1,0 +1,109 @@
+/** Options of the client's side: what is accepted, what is refused and where. */
+
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { type LoadResult, loadConfig } from '../../src/config/load.js';
+import { tlsFile } from '../support/dial.js';
+import { haveErrorsAtMarks, type Marked } from '../support/marked.js';
+
+const API = 'upstreams: { api: { url: http://127.0.0.1:3000 } }\n';
+const directory = t.testdir();
+for (const name of ['one.pem', 'one.key', 'two.key', 'broken.pem', 'broken.key'])
+  copyFileSync(tlsFile(name), join(directory, name));
+mkdirSync(join(directory, 'folder'));
+let files = 0;
+
+function load(text: string | Buffer, env: NodeJS.ProcessEnv = {}): LoadResult {
+  const file = join(directory, `${files++}.yaml`);
+  writeFileSync(file, text);
+  return loadConfig(file, env);
+}
+
+function loaded(text: string, env: NodeJS.ProcessEnv = {}) {
+  const result = load(API + text, env);
+  if (result.kind === 'invalid') throw new Error(JSON.stringify(result.errors));
+  return result.config;
+}
+
+function testCases(name: string, cases: readonly Marked[]): void {
+  t.test(name, async (t) => haveErrorsAtMarks(t, cases, load));
+}
+
+function tls(fields: string): string {
+  return `${API}listen:\n  tls: { ${fields} }\n`;
+}
+
+testCases('TLS material', [
+  [`${API}listen:\n  ▶tls: { key: one.key }\n`, 'listen.tls.cert', 'a PEM file, or PEM text', 'nothing'],
+  [tls('cert: one.pem, key: ▶5'), 'listen.tls.key', 'a PEM file, or PEM text', '5'],
+  [
+    tls('cert: one.pem, ▶keys: one.key, key: one.key'),
+    'listen.tls.keys',
+    'one of cert, key, minVersion',
+    '"keys"',
+    'key',
+  ],
+  [
+    tls('cert: one.pem, key: one.key, minVersion: ▶TLSv1.1'),
+    'listen.tls.minVersion',
+    'TLSv1.2 or TLSv1.3',
+    '"TLSv1.1"',
+    'TLSv1.2',
+  ],
+  [
+    tls('cert: ▶none.pem, key: one.key'),
+    'listen.tls.cert',
+    `the PEM file ${join(directory, 'none.pem')}`,
+    'no such file',
+  ],
+  [
+    tls('cert: one.pem, key: ▶folder'),
+    'listen.tls.key',
+    `the PEM file ${join(directory, 'folder')}`,
+    'it is not a regular file',
+  ],
+  [
+    tls('cert: ▶broken.pem, key: one.key'),
+    'listen.tls.cert',
+    'a certificate in PEM',
+    'what OpenSSL refuses (too long)',
+  ],
+  [
+    tls('cert: one.pem, key: ▶broken.key'),
+    'listen.tls.key',
+    'a private key in PEM, not encrypted',
+    'what OpenSSL refuses (unsupported)',
+  ],
+  [
+    tls('cert: ▶one.key, key: one.key'),
+    'listen.tls.cert',
+    'a certificate in PEM',
+    'what OpenSSL refuses (no start line)',
+  ],
+  [tls('cert: one.pem, key: ▶two.key'), 'listen.tls.key', 'the private key of the certificate', 'that of another one'],
+  [
+    tls('cert: one.pem, key: ▶"-----BEGIN PRIVATE KEY-----"'),
+    'listen.tls.key',
+    'a private key in PEM, not encrypted',
+    'what OpenSSL refuses (unsupported)',
+  ],
+]);
+
+t.test('material is a path beside the configuration, or text', async (t) => {
+  const file = (name: string) => ({ kind: 'file', path: join(directory, name) });
+  t.same(loaded('listen: { tls: { cert: one.pem, key: ./one.key } }').listen.tls, {
+    cert: file('one.pem'),
+    key: file('one.key'),
+    minVersion: 'TLSv1.2',
+  });
+  const env = { CERT: readFileSync(tlsFile('one.pem'), 'latin1'), KEY: readFileSync(tlsFile('one.key'), 'latin1') };
+  // biome-ignore lint/suspicious/noTemplateCurlyInString: the configuration's own syntax.
+  const { listen } = loaded('listen: { tls: { cert: "${CERT}", key: "${KEY}", minVersion: TLSv1.3 } }', env);
+  t.same(listen.tls, {
+    cert: { kind: 'text', pem: env.CERT },
+    key: { kind: 'text', pem: env.KEY },
+    minVersion: 'TLSv1.3',
+  });
+  t.equal(loaded('').listen.tls, null);
+});
