@@ -191,8 +191,11 @@ export class Caller {
   /** Passes an interim response on (RFC 9110 section 15.2). HTTP/1.0 clients cannot have one. */
   interim(status: number, fields: readonly string[]): void {
     if (this.begun || this.gone || this.req.httpVersion === '1.0') return;
-    // A pipelined request whose turn has not come has no socket yet; hints are optional, so it goes without.
-    this.#res.socket?.write(interimHead(status, STATUS_CODES[status] ?? '', fields), 'latin1');
+    const { socket } = this.#res;
+    // A pipelined request whose turn has not come has no socket yet, and of hints nobody waits until they are taken: a
+    // client that does not read would have them piled up here. They are optional, so it goes without.
+    if (socket === null || socket.writableNeedDrain) return;
+    socket.write(interimHead(status, STATUS_CODES[status] ?? '', fields), 'latin1');
   }
 
   /** Passes the upstream's 101 on, and gives the connection away. */

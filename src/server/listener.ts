@@ -15,6 +15,7 @@ import type { Asking } from '../exchange/handle.js';
 import { forwardedFields, type Peer } from '../http/fields.js';
 import { problemMessage } from '../http/problem.js';
 import { MAX_FIELD_BYTES } from '../upstream/upstream.js';
+import { endConnection } from './farewell.js';
 import { lastResponse, offerOfRequest, ordinaryBytes } from './upgrade-request.js';
 
 /** Clients and load balancers keep idle connections for about a minute; closing first would break their next request. */
@@ -164,7 +165,7 @@ export class Listener {
     const { status, fields, content } = problemMessage('bad-request', { status: refusal });
     let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\n`;
     for (let i = 0; i + 1 < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`;
-    socket.end(Buffer.concat([Buffer.from(`${head}\r\n`, 'latin1'), content]));
+    endConnection(socket, Buffer.concat([Buffer.from(`${head}\r\n`, 'latin1'), content]));
   }
 
   #onConnection(socket: Duplex): void {
@@ -228,10 +229,7 @@ export class Listener {
   #upgrade(req: IncomingMessage, socket: Socket): void {
     if (socket.destroyed) return;
     const connection = this.#connections.get(socket);
-    if (connection !== undefined && isRefused(connection)) {
-      socket.end();
-      return;
-    }
+    if (connection !== undefined && isRefused(connection)) return endConnection(socket);
     // The time for idle connections, which a request before it may have left running.
     socket.setTimeout(0);
     const offer = offerOfRequest(req);

@@ -18,6 +18,7 @@ import { hasNoContent, withoutField } from '../http/fields.js';
 import { framingFault, hasNoLength, passableTrailers } from '../http/framing.js';
 import type { Exchange, ForwardSink, UpgradeExchange, UpgradeSink, UpstreamRequest } from './exchange.js';
 import { connectCause, exchangeCause, type FailureCause, type UpstreamFailure } from './failure.js';
+import { keepingAgent } from './keeping-agent.js';
 import { NodeExchange } from './node-exchange.js';
 import { expectResponse, ignoreContinue } from './unasked-continue.js';
 
@@ -25,9 +26,6 @@ export type { Exchange, ForwardSink, UpgradeExchange, UpgradeSink, UpstreamReque
 
 /** Total size of the fields of one message, both ways. */
 export const MAX_FIELD_BYTES = 65_536;
-
-/** How long a connection of Node's client is kept for a next request; servers close idle ones after 5 s and more. */
-const IDLE_MS = 4_000;
 
 export class Upstream {
   readonly name: string;
@@ -53,8 +51,11 @@ export class Upstream {
     this.#keyed = new Pool(config.url.origin, options);
     this.#open = new Pool(config.url.origin, options);
     const { Agent } = config.url.protocol === 'https:' ? https : http;
-    const idle = { keepAlive: true, timeout: IDLE_MS };
-    this.#agents = { keyed: new Agent(idle), open: new Agent(idle), upgrade: new Agent({ keepAlive: false }) };
+    this.#agents = {
+      keyed: keepingAgent(config.url.protocol),
+      open: keepingAgent(config.url.protocol),
+      upgrade: new Agent({ keepAlive: false }),
+    };
   }
 
   get url(): URL {
