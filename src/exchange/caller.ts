@@ -114,6 +114,8 @@ export class Caller {
     this.#onOver = onOver;
     // The upstream's answer is passed on as it is; a field that the upstream did not send is not made up.
     res.sendDate = false;
+    // Node answers an HTTP/1.0 request that names `TE: chunked` in chunks, which HTTP/1.0 does not have (RFC 9112 section 6.1).
+    if (req.httpVersion === '1.0') res.useChunkedEncodingByDefault = false;
     res.once('close', () => this.#over());
   }
 

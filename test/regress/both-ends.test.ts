@@ -70,6 +70,17 @@ t.test('a length with zeros in front is a length, over every transport and for e
   t.ok(gateway.running);
 });
 
+t.test('a client of HTTP/1.0 gets no chunks, whatever else it says that it takes', async (t) => {
+  for (const path of ['/pass', '/locked/old']) {
+    const client = await connected(t);
+    client.head(`GET ${path} HTTP/1.0`, ['TE', 'chunked, trailers', 'Connection', 'keep-alive']);
+    const server = await arrived();
+    server.head('HTTP/1.1 200 OK', ['Transfer-Encoding', 'chunked', 'Trailer', 'X-Sum', 'Connection', 'close'], chunks);
+    const answer = await answerTo(client);
+    t.same([answer.text, answer.headerLines('transfer-encoding'), answer.trailers], ['hello', [], []], path);
+  }
+});
+
 t.test('a 100 with line feeds that stand alone takes nothing of the response with it', async (t) => {
   const inner = 'HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil';
   for (const interim of ['HTTP/1.1 100 Continue\n\n', 'HTTP/1.1 100 Continue\r\nX: y\n\r\n']) {
