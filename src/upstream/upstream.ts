@@ -20,6 +20,7 @@ import type { Exchange, ForwardSink, UpgradeExchange, UpgradeSink, UpstreamReque
 import { connectCause, exchangeCause, type FailureCause, type UpstreamFailure } from './failure.js';
 import { keepingAgent } from './keeping-agent.js';
 import { NodeExchange } from './node-exchange.js';
+import { endWhenRead, readingPaused, readingResumed } from './paused-end.js';
 import { expectResponse, ignoreContinue } from './unasked-continue.js';
 
 export type { Exchange, ForwardSink, UpgradeExchange, UpgradeSink, UpstreamRequest } from './exchange.js';
@@ -117,6 +118,7 @@ function connectorOf({ connectTimeoutMs }: UpstreamConfig): buildConnector.conne
   return (options, callback) =>
     connect(options, (...[error, socket]) => {
       if (error !== null) return callback(error, null);
+      endWhenRead(socket);
       ignoreContinue(socket, MAX_FIELD_BYTES);
       callback(null, socket);
     });
@@ -162,6 +164,7 @@ class RunningExchange implements Exchange {
   }
 
   resume(): void {
+    if (this.#socket !== null) readingResumed(this.#socket);
     this.#resume?.();
   }
 
@@ -200,7 +203,10 @@ class RunningExchange implements Exchange {
   }
 
   onData(chunk: Buffer): boolean {
-    return this.#state === 'answering' ? this.#sink.onContent(chunk) : true;
+    // Reading on, the parser begins with a piece of nothing where the end of the connection is the end of the message.
+    if (this.#state !== 'answering' || chunk.length === 0 || this.#sink.onContent(chunk)) return true;
+    if (this.#socket !== null) readingPaused(this.#socket);
+    return false;
   }
 
   onComplete(rawTrailers: Buffer[] | null): void {
