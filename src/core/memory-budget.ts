@@ -111,7 +111,8 @@ export class MemoryBudget {
   }
 
   #ask(bytes: number): void {
-    for (const giver of this.#givers) {
+    // What two of them hold is given back when both have let go: who was asked before the other is asked once more.
+    for (const giver of [...this.#givers, ...this.#givers]) {
       const missing = this.#usedBytes + bytes - this.#mostBytes;
       if (missing <= 0) return;
       giver.giveUp(missing);

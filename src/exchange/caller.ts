@@ -115,6 +115,8 @@ export class Caller {
     this.#onOver = onOver;
     // The upstream's answer is passed on as it is; a field that the upstream did not send is not made up.
     res.sendDate = false;
+    // Node answers an HTTP/1.0 request that names `TE: chunked` in chunks, which HTTP/1.0 does not have (RFC 9112 section 6.1).
+    if (req.httpVersion === '1.0') res.useChunkedEncodingByDefault = false;
     res.once('close', () => this.#over());
   }
 
@@ -198,8 +200,11 @@ export class Caller {
   /** Passes an interim response on (RFC 9110 section 15.2). HTTP/1.0 clients cannot have one. */
   interim(status: number, fields: readonly string[]): void {
     if (this.begun || this.gone || this.req.httpVersion === '1.0') return;
-    // A pipelined request whose turn has not come has no socket yet; hints are optional, so it goes without.
-    this.#res.socket?.write(interimHead(status, STATUS_CODES[status] ?? '', fields), 'latin1');
+    const { socket } = this.#res;
+    // A pipelined request whose turn has not come has no socket yet, and of hints nobody waits until they are taken: a
+    // client that does not read would have them piled up here. They are optional, so it goes without.
+    if (socket === null || socket.writableNeedDrain) return;
+    socket.write(interimHead(status, STATUS_CODES[status] ?? '', fields), 'latin1');
   }
 
   /** Passes the upstream's 101 on, and gives the connection away. */

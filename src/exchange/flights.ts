@@ -27,6 +27,8 @@ import { RelayingReader } from './relaying.js';
 const AS_EXPECTED = { kind: 'unshareable', reason: 'expected' } as const satisfies Settlement;
 /** Time beyond the deadlines of a leader until its silence is taken for our own deafness. */
 const SILENCE_MARGIN_MS = 3_000;
+/** The same beyond the flight, for a leader that gives a sign of life every second: longer than an outage that it bears. */
+const SILENCE_BEYOND_MS = 12_000;
 /** Only policies with a wait follow; this stands for the interval of one that does not. */
 const WITHOUT_POLL_MS = 500;
 
@@ -283,6 +285,7 @@ export class Flights {
       policy,
       budget: this.#options.leaders.budget,
       silenceMs: this.#options.upstreamOf(upstream).bodyTimeoutMs + policy.leaseMs + SILENCE_MARGIN_MS,
+      silenceBeyondMs: SILENCE_BEYOND_MS,
       onRecording: (recording) => this.#stream(flight, recording),
       onReaderGone: () => this.#onEmpty(flight),
     };

@@ -20,6 +20,8 @@ export type StreamOptions = {
   readonly budget: MemoryBudget;
   /** How long the leader may be silent: it ends its flight before, and not to hear of that means to be cut off. */
   readonly silenceMs: number;
+  /** The same beyond the flight, where it gives signs of life: not to hear of them means that nothing more comes. */
+  readonly silenceBeyondMs: number;
   /** The head is here: whoever waits may read. */
   readonly onRecording: (recording: Recording) => void;
   /** Somebody who read has left, or was cut. */
@@ -121,7 +123,7 @@ export class Following {
   #listen(stream: StreamOptions): void {
     clearTimeout(this.#silence);
     if (this.#recording === null || this.#recording.full || this.#reading.signal.aborted) return;
-    this.#silence = setTimeout(() => this.#cut(), stream.silenceMs);
+    this.#silence = setTimeout(() => this.#cut(), this.#beyond ? stream.silenceBeyondMs : stream.silenceMs);
   }
 
   /** How the flight has ended is on its way, unless it is known. */
@@ -151,12 +153,13 @@ export class Following {
 
   /** Brings what is read here to the end that the settlement tells. */
   #conclude(settlement: Settlement): void {
+    const { stream } = this.#options;
     const recording = this.#recording;
-    if (recording === null) return this.#endReading();
+    if (recording === null || stream === null) return this.#endReading();
     // It is for nobody else; those who have begun go on.
     if (settlement.kind === 'unshareable' && recording.isRead && !this.#lost) {
       this.#beyond = true;
-      return;
+      return this.#listen(stream);
     }
     // Somebody else's word, an operator's, may have taken the place of what is being read.
     if (settlement.kind === 'response' && recording.isBeginningOf(settlement.response)) {

@@ -10,11 +10,10 @@ import type { Giver, MemoryBudget } from '../core/memory-budget.js';
 import type { Outcome } from '../core/outcome.js';
 import { type SharedResponse, sizeOf } from '../core/sharing.js';
 import type { Caller } from './caller.js';
-import { PART_BYTES } from './recording.js';
+import { IDLE_MS, PART_BYTES } from './recording.js';
 
 /** Up to this size a response goes to the client's connection as it is, whose buffers are as large. */
 const SMALL_BYTES = 65_536;
-const IDLE_MS = 60_000;
 const STALL_MS = 2_000;
 /** How often it is looked for those who take nothing; with room short, at most so often. */
 const LOOK_MS = 15_000;

@@ -50,8 +50,11 @@ type Reader = {
   progressAtMs: number;
 };
 
-/** How long a response that is over is held for somebody who reads nothing of it. */
-const OVER_STALL_MS = 60_000;
+/**
+ * How long a response is held for somebody who takes nothing of it and holds up nobody. The system takes up to 4 MiB ahead of
+ * a client, and more of them only when a third of that was read: one that reads 10 KB/s is seen to do so every 80 s.
+ */
+export const IDLE_MS = 180_000;
 const LEAST_TIMER_MS = 10;
 /** What holding a piece costs beside its bytes. */
 const CHUNK_COST_BYTES = 256;
@@ -338,8 +341,8 @@ export class Recording {
     // Alone it holds up nobody, and nobody joins a window: only one that reads nothing at all is cut.
     if (this.#readers.size === 1) {
       const idleMs = performance.now() - slowest.progressAtMs;
-      if (idleMs >= OVER_STALL_MS) return this.#cut(slowest);
-      this.#timer = setTimeout(() => this.#watchSlowest(), OVER_STALL_MS - idleMs);
+      if (idleMs >= IDLE_MS) return this.#cut(slowest);
+      this.#timer = setTimeout(() => this.#watchSlowest(), IDLE_MS - idleMs);
       return;
     }
     if (slowest.as === 'relay') {
@@ -386,10 +389,10 @@ export class Recording {
   #watchStalled(): void {
     if (this.#readers.size === 0) return;
     this.#timer = setTimeout(() => {
-      const since = performance.now() - OVER_STALL_MS;
+      const since = performance.now() - IDLE_MS;
       for (const reader of [...this.#readers.values()]) if (reader.progressAtMs <= since) this.#cut(reader);
       this.#watchStalled();
-    }, OVER_STALL_MS);
+    }, IDLE_MS);
   }
 
   #cut({ caller }: Reader): void {

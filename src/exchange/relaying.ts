@@ -13,7 +13,7 @@
 import type { Lease } from '../core/claim.js';
 import type { Piece, Relay } from '../store/relay.js';
 import { encodeContent, encodeHead, encodeOver } from './pieces.js';
-import type { Recording, RecordingReader } from './recording.js';
+import { IDLE_MS, type Recording, type RecordingReader } from './recording.js';
 
 /** How much may wait to be sent before the record is read no further. */
 const AHEAD_BYTES = 1_048_576;
@@ -27,14 +27,12 @@ const SIGN_MS = 1_000;
 /** How long, and how often, a piece is tried to be sent: longer than a short outage of the store. */
 const TRY_FOR_MS = 5_000;
 const TRY_EVERY_MS = 200;
-/** One that is alone holds up nobody: it is given up when it takes nothing for so long. */
-const ALONE_STALL_MS = 60_000;
 
 export type RelayingOptions = {
   readonly relay: Relay;
   readonly lease: Lease;
   readonly recording: Recording;
-  /** How long a process may hold up the others. */
+  /** How long a process may hold up the others; one that is alone holds up nobody (`IDLE_MS`). */
   readonly stallMs: number;
 };
 
@@ -188,7 +186,7 @@ export class RelayingReader implements RecordingReader {
       await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
       this.#heldUpMs += performance.now() - sinceMs;
       const alone = recording.readerCount() === 0 && this.#processes === 1;
-      const isOver = this.#heldUpMs >= (alone ? ALONE_STALL_MS : 2 * stallMs);
+      const isOver = this.#heldUpMs >= (alone ? IDLE_MS : 2 * stallMs);
       await this.#inTime(() => this.#goOn(null, isOver ? oldest + 1 : 0));
       if (isOver || (alone && this.#oldestUnread > oldest)) this.#heldUpMs = 0;
     }

@@ -4,6 +4,7 @@
  */
 
 import { fieldLines } from '../core/field-lines.js';
+import { lengthOf } from './framing.js';
 
 /** Connection-specific fields (RFC 9110 section 7.6.1): they belong to one connection and never cross, either way. */
 const CONNECTION_SPECIFIC: ReadonlySet<string> = new Set([
@@ -205,10 +206,13 @@ export function hasNoContent(method: string, status: number): boolean {
   return method === 'HEAD' || status === 204 || status === 304 || (status >= 100 && status < 200);
 }
 
-/** The length that the fields announce; null when they announce none or none that can be read. */
+/**
+ * The length that the fields announce; null when they announce none or none that can be read. What passes
+ * as a length in `framingFault` is one here as well: a response has one length, however it is spelled.
+ */
 export function contentLengthOf(fields: readonly string[]): number | null {
   const [value] = fieldLines(fields, 'content-length');
-  return value !== undefined && /^\d{1,15}$/.test(value) ? Number(value) : null;
+  return value === undefined ? null : lengthOf(value);
 }
 
 /** Whole seconds of the upstream's own `Age` (RFC 9111 section 5.1); 0 when it sent none. */

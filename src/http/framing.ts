@@ -42,10 +42,15 @@ export function framingFault(fields: readonly string[], httpVersion: string): st
   }
   if (lengths.length > 1) return 'More than one Content-Length field.';
   const [length] = lengths;
-  // A length beyond what is counted exactly would be rounded, and stated as another one.
-  return length === undefined || (/^[\t ]*\d+[\t ]*$/.test(length) && Number.isSafeInteger(Number(length)))
-    ? null
-    : 'A Content-Length that is no length.';
+  return length === undefined || lengthOf(length) !== null ? null : 'A Content-Length that is no length.';
+}
+
+/**
+ * The length that a field value states; null: it states none. A length beyond what is counted exactly is none: it would be
+ * rounded, and stated as another one.
+ */
+export function lengthOf(value: string): number | null {
+  return /^[\t ]*\d+[\t ]*$/.test(value) && Number.isSafeInteger(Number(value)) ? Number(value) : null;
 }
 
 /**

@@ -8,8 +8,11 @@
 
 import { fieldLines } from '../core/field-lines.js';
 
-/** Names of HTTP itself, and TLS, in which it would follow (RFC 2817). */
-const CARRIES_HTTP = /^(h2c|h3|http|tls)([/\s]|$)/i;
+/**
+ * Names of HTTP itself, and TLS, in which it would follow (RFC 2817), in every spelling that a server might take for one of
+ * them: those of the drafts of HTTP/2 (`h2c-14`), with parameters, in quotes.
+ */
+const CARRIES_HTTP = /^"?(h2c?(-\d+)?|h3|http|tls)([/\s;"]|$)/i;
 
 /** Of a 101 these belong to the connection and say nothing about the new protocol. */
 const NOT_OF_THE_HANDSHAKE: ReadonlySet<string> = new Set([

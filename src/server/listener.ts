@@ -17,6 +17,7 @@ import { forwardedFields, type Peer } from '../http/fields.js';
 import { problemMessage } from '../http/problem.js';
 import { MAX_FIELD_BYTES } from '../upstream/upstream.js';
 import { Certificate, type CertificateNews } from './certificate.js';
+import { endConnection } from './farewell.js';
 import { Front } from './front.js';
 import { lastResponse, offerOfRequest, ordinaryBytes } from './upgrade-request.js';
 
@@ -183,7 +184,7 @@ export class Listener {
     const { status, fields, content } = problemMessage('bad-request', { status: refusal });
     let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\n`;
     for (let i = 0; i + 1 < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`;
-    socket.end(Buffer.concat([Buffer.from(`${head}\r\n`, 'latin1'), content]));
+    endConnection(socket, Buffer.concat([Buffer.from(`${head}\r\n`, 'latin1'), content]));
   }
 
   #onConnection(socket: Duplex): void {
@@ -247,10 +248,7 @@ export class Listener {
   #upgrade(req: IncomingMessage, socket: Socket): void {
     if (socket.destroyed) return;
     const connection = this.#connections.get(socket);
-    if (connection !== undefined && isRefused(connection)) {
-      socket.end();
-      return;
-    }
+    if (connection !== undefined && isRefused(connection)) return endConnection(socket);
     // The time for idle connections, which a request before it may have left running.
     socket.setTimeout(0);
     const offer = offerOfRequest(req);

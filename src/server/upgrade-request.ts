@@ -9,9 +9,7 @@ import { type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { withoutField } from '../http/fields.js';
 import { offerOf } from '../http/upgrade.js';
-
-/** Time for a client that was answered to take the answer and leave. */
-const FAREWELL_MS = 5_000;
+import { endConnection } from './farewell.js';
 
 /**
  * What the request offers and may be offered on; null: it is an ordinary request. HTTP/1.0 has no upgrades, and content has
@@ -44,11 +42,7 @@ export function lastResponse(req: IncomingMessage, socket: Socket): ServerRespon
     socket.off('drain', onDrain);
     res.detachSocket(socket);
     res.emit('close');
-    // Closing with something unread would reset the connection, and the answer with it.
-    socket.end();
-    socket.removeAllListeners('readable');
-    socket.resume();
-    socket.setTimeout(FAREWELL_MS, () => socket.destroy());
+    endConnection(socket);
   });
   return res;
 }

@@ -7,10 +7,8 @@
  * `maxConnectionAgeMs` when a request is handed to it.
  */
 
-import http from 'node:http';
-import https from 'node:https';
+import type http from 'node:http';
 import { isIP } from 'node:net';
-import type { Duplex } from 'node:stream';
 import { buildConnector, type Dispatcher, Pool } from 'undici';
 import type { AddressConfig, UpstreamConfig } from '../config/config.js';
 import type {
@@ -23,16 +21,15 @@ import type {
 } from './exchange.js';
 import { Http2Exchange } from './http2-exchange.js';
 import { Http2Sessions } from './http2-sessions.js';
+import { keepingAgent } from './keeping-agent.js';
 import { NodeExchange } from './node-exchange.js';
+import { endWhenRead } from './paused-end.js';
 import { Standing } from './standing.js';
 import { ignoreContinue } from './unasked-continue.js';
 import { UndiciExchange } from './undici-exchange.js';
 
 /** Total size of the fields of one message, both ways. */
 export const MAX_FIELD_BYTES = 65_536;
-
-/** How long a connection of Node's client is kept for a next request; servers close idle ones after 5 s and more. */
-const IDLE_MS = 4_000;
 
 /**
  * What a request may use: calls of rules with a key have connections of their own, so that slow pass-through traffic cannot
@@ -80,7 +77,9 @@ export class Address {
       strictContentLength: true,
     };
     this.#pools = { keyed: new Pool(place.url.origin, options), open: new Pool(place.url.origin, options) };
-    this.#agents = { keyed: this.#agent(true), open: this.#agent(true), fresh: this.#agent(false) };
+    const agent = (maxAgeMs: number) => keepingAgent(place.url.protocol, maxAgeMs, this.#secure);
+    const { maxConnectionAgeMs } = config;
+    this.#agents = { keyed: agent(maxConnectionAgeMs), open: agent(maxConnectionAgeMs), fresh: agent(0) };
     const sessionOptions = { place, config, secure: this.#secure, maxFieldBytes: MAX_FIELD_BYTES };
     this.#sessions =
       config.protocol === 'h2'
@@ -150,32 +149,11 @@ export class Address {
     return (options, callback) =>
       connect({ ...options, servername }, (...[error, socket]) => {
         if (error !== null) return callback(error, null);
+        endWhenRead(socket);
         ignoreContinue(socket, MAX_FIELD_BYTES);
         callback(null, socket);
       });
   }
-
-  #agent(keepAlive: boolean): http.Agent {
-    const { maxConnectionAgeMs } = this.#config;
-    const idle = keepAlive ? { keepAlive, timeout: IDLE_MS } : { keepAlive };
-    const isSecure = this.#place.url.protocol === 'https:';
-    const agent = isSecure ? new https.Agent({ ...idle, ...this.#secure }) : new http.Agent(idle);
-    return keepingNoOlderThan(maxConnectionAgeMs, agent);
-  }
-}
-
-/** Makes an agent close, instead of keep, connections that it began to keep so long ago. */
-function keepingNoOlderThan(maxAgeMs: number, agent: http.Agent): http.Agent {
-  const since = new WeakMap<object, number>();
-  // By its types it answers nothing; in truth whether the connection is kept.
-  const keep = agent.keepSocketAlive.bind(agent) as (socket: Duplex) => unknown;
-  agent.keepSocketAlive = (socket) => {
-    const nowMs = performance.now();
-    const sinceMs = since.get(socket) ?? nowMs;
-    since.set(socket, sinceMs);
-    return nowMs - sinceMs < maxAgeMs && keep(socket);
-  };
-  return agent;
 }
 
 function secureOptions({ url }: AddressConfig, { tls }: UpstreamConfig): SecureOptions {

@@ -100,16 +100,31 @@ export class Http2Exchange implements Exchange {
     this.#stream = stream;
     stream.once('close', () => this.#onClose(session, stream));
     this.#after(this.#config.headersTimeoutMs, () => this.#onSilence('unanswered'));
-    stream.on('headers', (fields, _flags, raw: string[] = []) => this.#onInterim(Number(fields[':status']), raw));
-    stream.once('response', (fields, _flags, raw: string[] = []) => this.#onResponse(Number(fields[':status']), raw));
+    stream.on('headers', (fields, _flags, raw: string[] = []) => {
+      this.#safely(() => this.#onInterim(Number(fields[':status']), raw));
+    });
+    stream.once('response', (fields, _flags, raw: string[] = []) => {
+      this.#safely(() => this.#onResponse(Number(fields[':status']), raw));
+    });
     stream.once('trailers', (_fields, _flags, raw: string[] = []) => {
       this.#trailers = raw;
     });
     stream.on('error', (error) => this.#onError(error));
-    stream.once('wantTrailers', () => stream.sendTrailers(fieldObject(trailers?.() ?? [])));
+    stream.once('wantTrailers', () => {
+      this.#safely(() => stream.sendTrailers(fieldObject(trailers?.() ?? [])));
+    });
     if (content === null) stream.end();
     else if (Buffer.isBuffer(content)) stream.end(content);
     else this.#upload(stream, content);
+  }
+
+  /** What cannot be passed on ends this exchange. Thrown into Node's client it would end the process. */
+  #safely(step: () => void): void {
+    try {
+      step();
+    } catch (error) {
+      this.#onError(error as Error);
+    }
   }
 
   #upload(stream: ClientHttp2Stream, content: NonNullable<Exclude<SendableRequest['content'], Buffer>>): void {
@@ -162,8 +177,8 @@ export class Http2Exchange implements Exchange {
     this.#after(this.#config.bodyTimeoutMs, () => this.#onSilence('cut'));
     this.#sink.onFields(status, '', fields);
     if (hasNoContent(this.#request.method, status)) return this.#end([]);
-    stream.on('data', (chunk: Buffer) => this.#onContent(stream, chunk));
-    stream.once('end', () => this.#onEnd(stream));
+    stream.on('data', (chunk: Buffer) => this.#safely(() => this.#onContent(stream, chunk)));
+    stream.once('end', () => this.#safely(() => this.#onEnd(stream)));
   }
 
   #onContent(stream: ClientHttp2Stream, chunk: Buffer): void {

@@ -18,6 +18,7 @@ import { framingFault, hasNoLength, passableTrailers } from '../http/framing.js'
 import { isOffered } from '../http/upgrade.js';
 import type { ForwardSink, SendableRequest, UpgradeExchange, UpgradeSink } from './exchange.js';
 import { connectCause, exchangeCause, type FailureCause, type UpstreamFailure } from './failure.js';
+import { taken } from './keeping-agent.js';
 
 /** Methods that are sent without `Content-Length` when they have no content (RFC 9110 section 8.6). */
 const WITHOUT_CONTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS', 'TRACE']);
@@ -113,21 +114,35 @@ export class NodeExchange implements UpgradeExchange {
     const call = (url.protocol === 'https:' ? https : http).request(options);
     // The size of the fields is the bound. Node would drop those beyond a number in silence.
     call.maxHeadersCount = 0;
-    call.once('socket', (socket) => this.#onSocket(socket));
-    call.on('information', ({ statusCode, rawHeaders }) => this.#onInterim(statusCode, rawHeaders));
-    call.once('response', (response) => this.#onResponse(response));
+    call.once('socket', (socket) => this.#safely(() => this.#onSocket(socket)));
+    call.on('information', ({ statusCode, rawHeaders }) => {
+      this.#safely(() => this.#onInterim(statusCode, rawHeaders));
+    });
+    call.once('response', (response) => this.#safely(() => this.#onResponse(response)));
     // Without this listener Node ends the exchange at a 101 and says nothing.
-    call.once('upgrade', (response, socket, first) => this.#onUpgrade(response, socket as Socket, first));
+    call.once('upgrade', (response, socket, first) => {
+      this.#safely(() => this.#onUpgrade(response, socket as Socket, first));
+    });
     call.on('error', (error) => this.#onError(error));
     call.once('close', () => this.#onClose());
     return call;
   }
 
+  /** What cannot be passed on ends this exchange. Thrown into Node's client, as undici may be, it would end the process. */
+  #safely(step: () => void): void {
+    try {
+      step();
+    } catch (error) {
+      this.#onError(error as Error);
+    }
+  }
+
   #onSocket(socket: Socket): void {
+    taken(socket);
     this.#socket = socket;
     const { secureConnecting = false } = socket as { secureConnecting?: boolean };
     if (!socket.connecting && !secureConnecting) return this.#send();
-    socket.once(secureConnecting ? 'secureConnect' : 'connect', () => this.#send());
+    socket.once(secureConnecting ? 'secureConnect' : 'connect', () => this.#safely(() => this.#send()));
   }
 
   #send(): void {
@@ -154,7 +169,7 @@ export class NodeExchange implements UpgradeExchange {
     call.on('drain', () => content.resume());
     content.once('end', () => {
       this.#uploading = false;
-      this.#finish(call, null);
+      this.#safely(() => this.#finish(call, null));
     });
   }
 

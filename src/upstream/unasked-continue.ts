@@ -15,6 +15,7 @@ const INTERIM_LENGTH = 10;
 const INTERIM_PREFIX = 'HTTP/1.';
 const CONTINUE = /^HTTP\/1\.\d 100[ \r]/;
 const CONTINUE_LENGTH = 13;
+const LONE_FEED = /(?<!\r)\n/;
 
 const readings = new WeakMap<Socket, ContinueReading>();
 
@@ -65,7 +66,7 @@ class ContinueReading {
       const end = is === 'final' ? -1 : rest.indexOf(HEAD_END, 0, 'latin1');
       if (end >= 0) {
         const head = rest.subarray(0, end + HEAD_END.length);
-        if (!CONTINUE.test(head.toString('latin1', 0, CONTINUE_LENGTH))) given.push(head);
+        if (!isContinue(head)) given.push(head);
         rest = rest.subarray(head.length);
       } else if (is === 'final' || rest.length > this.#maxHeadBytes) {
         this.#atHead = false;
@@ -78,6 +79,14 @@ class ContinueReading {
     if (given.length === 0) return null;
     return given.length === 1 ? (given[0] as Buffer) : Buffer.concat(given);
   }
+}
+
+/**
+ * Whether it is a `100 Continue` and nothing else. With line feeds that stand alone it may be the 100 and what follows it, as
+ * far as some would read: the parser judges.
+ */
+function isContinue(head: Buffer): boolean {
+  return CONTINUE.test(head.toString('latin1', 0, CONTINUE_LENGTH)) && !LONE_FEED.test(head.toString('latin1'));
 }
 
 function beginning(bytes: Buffer): 'interim' | 'final' | 'too-short' {

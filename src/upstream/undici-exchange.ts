@@ -12,6 +12,7 @@ import { hasNoContent, withoutField } from '../http/fields.js';
 import { framingFault, hasNoLength, passableTrailers } from '../http/framing.js';
 import type { Exchange, ForwardSink } from './exchange.js';
 import { connectCause, exchangeCause, type FailureCause, type UpstreamFailure } from './failure.js';
+import { readingPaused, readingResumed } from './paused-end.js';
 import { expectResponse } from './unasked-continue.js';
 
 /** The exchange whose request undici is about to write: it says so, and then, in the same turn, to which socket. */
@@ -59,6 +60,7 @@ export class UndiciExchange implements Exchange {
   }
 
   resume(): void {
+    if (this.#socket !== null) readingResumed(this.#socket);
     this.#resume?.();
   }
 
@@ -100,7 +102,10 @@ export class UndiciExchange implements Exchange {
   }
 
   onData(chunk: Buffer): boolean {
-    return this.#state === 'answering' ? this.#sink.onContent(chunk) : true;
+    // Reading on, the parser begins with a piece of nothing where the end of the connection is the end of the message.
+    if (this.#state !== 'answering' || chunk.length === 0 || this.#sink.onContent(chunk)) return true;
+    if (this.#socket !== null) readingPaused(this.#socket);
+    return false;
   }
 
   onComplete(rawTrailers: Buffer[] | null): void {

@@ -56,3 +56,22 @@ t.test('with room short others are asked, in their order, for what is missing an
   t.same(asked, ['first 20', 'second 20']);
   t.equal(budget.usedBytes, 100);
 });
+
+t.test('what two can do without is given back, whoever of them is asked first', async (t) => {
+  const budget = new MemoryBudget(100);
+  const what = {};
+  budget.hold(what, 80);
+  budget.hold(what, 80);
+  // The first lets go only of what nobody else holds, as what is kept goes after its readers.
+  budget.onShort({ spareBytes: () => 80, giveUp: () => budget.isHeldOnce(what) && budget.letGo(what) });
+  let reads = true;
+  budget.onShort({
+    spareBytes: () => 0,
+    giveUp: () => {
+      if (reads) budget.letGo(what);
+      reads = false;
+    },
+  });
+  t.equal(budget.take(50), true);
+  t.equal(budget.usedBytes, 50);
+});

@@ -51,7 +51,7 @@ class FakeReader implements RecordingReader {
   }
 }
 
-function setUp(options: { maxSharedBytes?: number; silenceMs?: number } = {}) {
+function setUp(options: { maxSharedBytes?: number; silenceMs?: number; silenceBeyondMs?: number } = {}) {
   const seen = { resumed: 0, ended: false };
   let settle: (settlement: Settlement) => void = () => {};
   let source: PieceReader | null = null;
@@ -82,6 +82,7 @@ function setUp(options: { maxSharedBytes?: number; silenceMs?: number } = {}) {
       policy,
       budget,
       silenceMs,
+      silenceBeyondMs: options.silenceBeyondMs ?? 60_000,
       onRecording: (recording) => {
         record = recording;
       },
@@ -244,6 +245,26 @@ t.test('silence is a cut', async (t) => {
   content('ab');
   await eventually('the cut', () => reader.how === 'cut');
   t.equal(seen.ended, true);
+});
+
+t.test('beyond the flight the signs of life are what is listened for, from its end on', async (t) => {
+  const { begin, content, settle, alive, seen } = setUp({ silenceBeyondMs: 700 });
+  const reader = begin();
+  content('ab');
+  await settle(TOO_LARGE);
+  for (let i = 0; i < 10; i += 1) {
+    await delay(100);
+    alive();
+  }
+  t.equal(reader.how, 'reading', 'signs of life are enough');
+  await eventually('the cut, without', () => reader.how === 'cut');
+  t.equal(seen.ended, true);
+
+  const silent = setUp({ silenceBeyondMs: 20 });
+  const other = silent.begin();
+  silent.content('ab');
+  await silent.settle(TOO_LARGE);
+  await eventually('the cut, without a sign', () => other.how === 'cut');
 });
 
 t.test('a window that is full takes no more until its reader has', async (t) => {

@@ -1,5 +1,6 @@
 /** A whole response for many clients: in memory once, in order, and at the cost of those who take nothing. */
 
+import { mock } from 'node:test';
 import t from 'tap';
 import { MemoryBudget } from '../../src/core/memory-budget.js';
 import type { SharedResponse } from '../../src/core/sharing.js';
@@ -118,4 +119,25 @@ t.test('a small one is not looked after, nor one for a client that is gone', asy
   const { budget, give } = setUp(10);
   t.equal(give('key', response('a', 65_536)).how, 'given');
   t.equal(budget.usedBytes, 0);
+});
+
+t.test('one that is seen to take something every two minutes reads; one that takes nothing for longer is cut', (t) => {
+  mock.timers.enable({ apis: ['setInterval'] });
+  t.teardown(() => mock.timers.reset());
+  const { clock, budget, give } = setUp(10 * MEBI);
+  const slow = give('slow', response('s')).client;
+  const still = give('still', response('t')).client;
+  const pass = (ms: number) => {
+    clock.ms += ms;
+    mock.timers.tick(ms);
+  };
+  for (let i = 0; i < 2; i += 1) {
+    pass(120_000);
+    slow.take();
+  }
+  t.equal(slow.gone, false);
+  t.equal(still.gone, true);
+  slow.takeAll();
+  t.equal(budget.usedBytes, 0);
+  t.end();
 });

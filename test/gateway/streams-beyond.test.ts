@@ -218,6 +218,32 @@ t.test(
       t.equal((await leader.answer).cut, false, 'the leader has no need of it');
     });
 
+    await t.test(
+      'the store answers no more: the leader goes on, who reads elsewhere does not wait for it',
+      async (t) => {
+        const { leader, from, reader } = await beyond('/patient/silent');
+        await eventually(
+          'the flight is over',
+          async () => ((await redis.command('KEYS', '*}')) as string[]).length === 0,
+        );
+        // What is pushed after the end of the flight arrives after it.
+        from.piece('z');
+        await reader.received(80_001);
+        redis.pause();
+        // The leader's upstream goes on all the time.
+        const beat = setInterval(() => from.piece('.'), 1_000);
+        try {
+          // Its flight would be listened for for 33 s.
+          t.equal((await within(25_000, 'the cut', reader.answer)).cut, true);
+        } finally {
+          clearInterval(beat);
+          redis.resume();
+        }
+        from.end();
+        t.equal((await leader.answer).cut, false, 'the leader has no need of it');
+      },
+    );
+
     await t.test("the leader's process dies", async (t) => {
       const { leader, reader } = await beyond('/patient/dies');
       await near.kill9();

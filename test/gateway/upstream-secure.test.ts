@@ -6,6 +6,7 @@ import {
   createServer as createHttp2Server,
   createSecureServer,
   type Http2Server,
+  type IncomingHttpHeaders,
   type ServerHttp2Stream,
 } from 'node:http2';
 import { createServer as createHttpsServer } from 'node:https';
@@ -134,7 +135,7 @@ type Streams = {
 };
 
 async function startHttp2(t: Test, secure: boolean, options = {}): Promise<Streams> {
-  const server = secure ? createSecureServer({ ...pair('one'), ...options }) : createHttp2Server(options);
+  const server: Http2Server = secure ? createSecureServer({ ...pair('one'), ...options }) : createHttp2Server(options);
   const port = await listening(t, server);
   const streams: Streams = {
     url: secure ? `https://localhost:${port}` : `http://127.0.0.1:${port}`,
@@ -146,10 +147,10 @@ async function startHttp2(t: Test, secure: boolean, options = {}): Promise<Strea
     },
   };
   server.on('session', () => streams.sessions++);
-  server.on('stream', (stream, fields, _flags, raw) => {
+  server.on('stream', (stream: ServerHttp2Stream, fields: IncomingHttpHeaders, _flags: number, raw: string[]) => {
     streams.calls++;
     stream.on('error', () => {});
-    streams.on(stream, fields, raw as unknown as string[]);
+    streams.on(stream, fields, raw);
   });
   return streams;
 }
@@ -363,11 +364,16 @@ t.test('HTTP/2: a slow reader holds its own stream back, and nobody else', async
   let written = 0;
   streams.on = (stream, fields) => {
     stream.respond({ ':status': 200 });
-    if (fields[':path'] !== '/large') return stream.end('x');
-    const more = (): void => {
+    if (fields[':path'] !== '/large') {
+      stream.end('x');
+      return;
+    }
+    const more = () => {
       while (written < size) {
         written += piece.length;
-        if (!stream.write(piece)) return void stream.once('drain', more);
+        if (stream.write(piece)) continue;
+        stream.once('drain', more);
+        return;
       }
       stream.end();
     };

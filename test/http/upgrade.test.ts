@@ -10,6 +10,7 @@ t.test('what is offered is offered on, in order, but for HTTP itself', async (t)
     [['HTTP/2.0'], null],
     [['http'], null],
     [['h2c-like'], 'h2c-like'],
+    [['h2, h2c-14, H2-16, "h2c", h2c;a=b, "TLS/1.0"'], null],
     [[' , '], null],
     [[], null],
   ];
