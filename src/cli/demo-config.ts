@@ -1,6 +1,7 @@
 /** The gateway of the demo: one upstream, the memory store, and the first two rules of `config/gateway.yaml`. */
 
 import type { Config } from '../config/config.js';
+import { DEFAULT_LIMITS } from '../config/resolve-listener.js';
 import type { CoalescePolicy, RejectPolicy } from '../core/rule.js';
 
 const REFRESH: CoalescePolicy = {
@@ -89,8 +90,10 @@ export function demoConfig({ host, port, upstream }: { host: string; port: numbe
         policy: PROCEED,
       },
     ],
+    limits: DEFAULT_LIMITS,
     unmatched: { kind: 'upstream', name: 'api' },
     trustedProxies: [],
+    requestId: { trust: 'always' },
     log: { level: 'silent' },
     drainMs: 1_000,
   };

@@ -34,6 +34,22 @@ export type ListenConfig = {
   readonly tls: TlsConfig | null;
 };
 
+/** What clients may take, and how slow they may be. */
+export type LimitsConfig = {
+  readonly maxFieldBytes: number;
+  /** Infinity: any size. */
+  readonly maxContentBytes: number;
+  /** Infinity: any number. */
+  readonly maxConnections: number;
+  readonly fieldsTimeoutMs: number;
+  readonly contentTimeoutMs: number;
+  readonly stallTimeoutMs: number;
+  readonly keepAliveTimeoutMs: number;
+};
+
+/** From whom a request id is taken. */
+export type RequestIdTrust = 'always' | 'trusted-proxies' | 'never';
+
 export type AdminConfig =
   | { readonly kind: 'off' }
   | { readonly kind: 'on'; readonly host: string; readonly port: number; readonly token: string | null };
@@ -64,8 +80,10 @@ export type Config = {
   /** In file order: the first that matches wins. */
   readonly rules: readonly Rule[];
   readonly unmatched: { readonly kind: 'upstream'; readonly name: string } | { readonly kind: 'not-found' };
+  readonly limits: LimitsConfig;
   /** CIDRs of peers whose `X-Forwarded-*` fields are believed. */
   readonly trustedProxies: readonly string[];
+  readonly requestId: { readonly trust: RequestIdTrust };
   readonly log: { readonly level: LogLevel };
   readonly drainMs: number;
 };

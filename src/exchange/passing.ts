@@ -57,8 +57,12 @@ function trailersOf({ req, content }: Caller, added: readonly string[]): Upstrea
  */
 function upload(caller: Caller, uploading: UploadListener | undefined): Transform {
   const { req } = caller;
+  let bytes = 0;
   const stream = new Transform({
     transform: (chunk, _encoding, next) => {
+      bytes += chunk.length;
+      // What has gone out by now is never completed, and so never taken for the whole.
+      if (bytes > caller.maxContentBytes) return caller.contentUnreadable({}, 'content-too-large');
       uploading?.onPiece();
       next(null, chunk);
     },

@@ -8,6 +8,7 @@
 
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer, type SecureContextOptions, type Server as TlsServer } from 'node:tls';
+import { refuseConnection } from './refusing.js';
 
 export type FrontOptions = {
   readonly host: string;
@@ -16,6 +17,11 @@ export type FrontOptions = {
   readonly tls: SecureContextOptions | null;
   /** Longest time for a handshake. */
   readonly handshakeTimeoutMs: number;
+  /** Most connections at a time. */
+  readonly maxConnections: number;
+  /** Closes a connection that nobody uses now; false when there is none. */
+  readonly makeRoom: () => boolean;
+  readonly onRefused: (reason: 'limit' | 'handshake') => void;
   /** Takes a connection: the socket itself, or the TLS socket on it. */
   readonly onHttp: (socket: Socket) => void;
 };
@@ -63,7 +69,13 @@ export class Front {
     for (const socket of this.#sockets) socket.destroy();
   }
 
+  /** Connections that are open now. */
+  get count(): number {
+    return this.#sockets.size;
+  }
+
   #accept(socket: Socket): void {
+    if (this.#sockets.size >= this.#options.maxConnections && !this.#options.makeRoom()) return this.#refuse(socket);
     this.#sockets.add(socket);
     socket.once('close', () => this.#sockets.delete(socket));
     // Under TLS nobody else listens, and an error without a listener would end the process.
@@ -74,6 +86,13 @@ export class Front {
     this.#tls.emit('connection', socket);
   }
 
+  /** In clear it is told why. Over TLS that would cost a handshake, which is what there is no room for. */
+  #refuse(socket: Socket): void {
+    this.#options.onRefused('limit');
+    if (this.#tls === null) refuseConnection(socket);
+    else socket.destroy();
+  }
+
   #tlsServer(tls: SecureContextOptions): TlsServer {
     const { handshakeTimeoutMs } = this.#options;
     const server = createTlsServer({ ...tls, ALPNProtocols: ['http/1.1'], handshakeTimeout: handshakeTimeoutMs });
@@ -82,7 +101,10 @@ export class Front {
       this.#options.onHttp(socket);
     });
     // There is nobody to be told: whoever does not speak TLS, or not this one, has no use for an answer in it.
-    server.on('tlsClientError', (_error, socket) => socket.destroy());
+    server.on('tlsClientError', (_error, socket) => {
+      this.#options.onRefused('handshake');
+      socket.destroy();
+    });
     return server;
   }
 }
