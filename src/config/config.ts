@@ -32,6 +32,8 @@ export type ListenConfig = {
   readonly port: number;
   /** Null: requests come in clear. */
   readonly tls: TlsConfig | null;
+  /** Whether connections begin with a header that says who they are from. */
+  readonly proxyProtocol: boolean;
 };
 
 /** What clients may take, and how slow they may be. */

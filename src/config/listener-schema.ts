@@ -27,6 +27,12 @@ export const listen = fields({
     .describe(
       'TLS with this certificate. Files that change, or SIGHUP, make new connections use the new pair; a pair that does not fit changes nothing.',
     ),
+  proxyProtocol: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Whether each connection begins with a PROXY protocol header, version 1 or 2, that says who it is from; only trustedProxies may open one, or anybody where that list is empty.',
+    ),
 }).describe('Where requests are accepted.');
 
 export const limits = fields({

@@ -6,10 +6,10 @@ import type { ConfigOutput } from './schema.js';
 import { pemSourceOf } from './tls-material.js';
 import { durationMs, sizeBytes } from './units.js';
 
-export function listenOf({ host, port, tls }: ConfigOutput['listen'], directory: string): ListenConfig {
-  if (tls === undefined) return { host, port, tls: null };
+export function listenOf({ tls, ...listen }: ConfigOutput['listen'], directory: string): ListenConfig {
+  if (tls === undefined) return { ...listen, tls: null };
   const { cert, key, minVersion } = tls;
-  return { host, port, tls: { cert: pemSourceOf(cert, directory), key: pemSourceOf(key, directory), minVersion } };
+  return { ...listen, tls: { cert: pemSourceOf(cert, directory), key: pemSourceOf(key, directory), minVersion } };
 }
 
 export function limitsOf(limits: ConfigOutput['limits']): LimitsConfig {

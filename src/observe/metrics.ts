@@ -103,7 +103,7 @@ export class Metrics {
     return this.#registry.metrics();
   }
 
-  connectionRefused(reason: 'limit' | 'handshake'): void {
+  connectionRefused(reason: 'limit' | 'handshake' | 'proxy-protocol'): void {
     this.#refused.inc({ reason });
   }
 

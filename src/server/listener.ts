@@ -9,7 +9,6 @@
 import { createServer, type IncomingMessage, METHODS, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { TLSSocket } from 'node:tls';
 import type { LimitsConfig, ListenConfig, RequestIdTrust } from '../config/config.js';
 import { Caller, type Report } from '../exchange/caller.js';
 import type { Asking } from '../exchange/handle.js';
@@ -17,7 +16,7 @@ import { forwardedFields, type Peer } from '../http/fields.js';
 import { problemMessage } from '../http/problem.js';
 import { Certificate, type CertificateNews } from './certificate.js';
 import { Connection } from './connection.js';
-import { Front } from './front.js';
+import { Front, type RefusedConnection } from './front.js';
 import type { Peers } from './peers.js';
 import { requestIdOf } from './request-id.js';
 import { SlowClients } from './slow-clients.js';
@@ -38,7 +37,7 @@ export type ListenerOptions = {
   readonly peers: Peers;
   readonly requestIdTrust: RequestIdTrust;
   /** A connection was closed before anything was read of it. */
-  readonly onRefused: (reason: 'limit' | 'handshake') => void;
+  readonly onRefused: (reason: RefusedConnection) => void;
   /** Told of every change of the certificate, and of every pair that cannot be one. */
   readonly onCertificate: (news: CertificateNews) => void;
   /** Whether the connection of such a request may be handed over to another protocol. */
@@ -72,7 +71,9 @@ export class Listener {
       {
         maxHeaderSize: limits.maxFieldBytes,
         headersTimeout: limits.fieldsTimeoutMs,
-        connectionsCheckingInterval: Math.min(limits.fieldsTimeoutMs / LOOKS_IN_FIELDS_TIMEOUT, LOOK_MOST_MS),
+        connectionsCheckingInterval: Math.ceil(
+          Math.min(limits.fieldsTimeoutMs / LOOKS_IN_FIELDS_TIMEOUT, LOOK_MOST_MS),
+        ),
         // Content may take as long as it moves (`SlowClients`): uploads of any size pass through.
         requestTimeout: 0,
         keepAliveTimeout: limits.keepAliveTimeoutMs,
@@ -86,7 +87,6 @@ export class Listener {
     );
     // The size of the fields is the bound. Node would drop those beyond a number in silence, Content-Length among them.
     this.#server.maxHeadersCount = 0;
-    this.#server.on('connection', (socket) => this.#onConnection(socket));
     this.#server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
       this.#onUnreadable(error.code ?? '', socket);
     });
@@ -107,8 +107,14 @@ export class Listener {
       handshakeTimeoutMs: limits.fieldsTimeoutMs,
       maxConnections: limits.maxConnections,
       makeRoom: () => this.#closeIdle(),
+      peers: options.peers,
+      proxyProtocol: options.listen.proxyProtocol,
+      headerTimeoutMs: limits.fieldsTimeoutMs,
       onRefused: options.onRefused,
-      onHttp: (socket) => this.#server.emit('connection', socket),
+      onHttp: (socket, peer) => {
+        this.#onConnection(socket, peer);
+        this.#server.emit('connection', socket);
+      },
     });
   }
 
@@ -197,17 +203,15 @@ export class Listener {
     socket.end(Buffer.concat([Buffer.from(`${head}\r\n`, 'latin1'), content]));
   }
 
-  #onConnection(socket: Duplex): void {
-    // One that was given back by `#again` is not new.
-    if (this.#connections.has(socket)) return;
+  #onConnection(socket: Socket, peer: Peer): void {
     // Of a connection that Node has let go of, as of every upgrade, an error would end the process.
     socket.on('error', () => {});
-    const connection = new Connection(socket as Socket, this.#peerAt(socket as Socket));
+    const connection = new Connection(socket, peer);
     this.#connections.set(socket, connection);
     this.#slow.watch(connection);
     socket.once('close', () => {
       this.#slow.forget(connection);
-      this.#idle?.delete(socket as Socket);
+      this.#idle?.delete(socket);
       for (const caller of connection.callers) caller.connectionEnded();
     });
   }
@@ -282,7 +286,7 @@ export class Listener {
   }
 
   #asking(req: IncomingMessage): Asking {
-    const peer = this.#peerOf(req.socket);
+    const { peer } = this.#connectionOf(req.socket);
     const fields = forwardedFields(req.rawHeaders, peer, requestIdOf(req.headers, peer, this.#options.requestIdTrust));
     return { method: req.method as string, target: req.url as string, fields };
   }
@@ -294,31 +298,28 @@ export class Listener {
     this.#server.emit('connection', socket);
   }
 
-  #peerOf(socket: Socket): Peer {
-    return this.#connections.get(socket)?.peer ?? this.#peerAt(socket);
-  }
-
-  #peerAt(socket: Socket): Peer {
-    return this.#options.peers.of(socket.remoteAddress, socket instanceof TLSSocket ? 'https' : 'http');
+  /** Every socket that the server reads has been announced by the front. */
+  #connectionOf(socket: Duplex): Connection {
+    return this.#connections.get(socket) as Connection;
   }
 
   #arrived(req: IncomingMessage, res: ServerResponse, offer: string | null): Caller {
-    const connection = this.#connections.get(req.socket);
+    const connection = this.#connectionOf(req.socket);
+    const { peer } = connection;
     const { limits, requestIdTrust } = this.#options;
-    const peer = connection?.peer ?? this.#peerAt(req.socket);
     const requestId = requestIdOf(req.headers, peer, requestIdTrust);
     this.#idle?.delete(req.socket);
     const caller = new Caller(req, res, requestId, peer, offer, limits.maxContentBytes, (report) => {
       this.#callers.delete(caller);
-      if (connection !== undefined) leave(connection, caller);
-      if (connection?.callers.size === 0 && !req.socket.destroyed) this.#idle?.add(req.socket);
+      leave(connection, caller);
+      if (connection.callers.size === 0 && !req.socket.destroyed) this.#idle?.add(req.socket);
       this.#options.over(report);
-      if (connection?.callers.size === 0) this.#behindOthers.get(req.socket)?.();
+      if (connection.callers.size === 0) this.#behindOthers.get(req.socket)?.();
       if (this.#draining) this.#server.closeIdleConnections();
       if (this.#callers.size === 0) this.#onIdle?.();
     });
     this.#callers.add(caller);
-    connection?.callers.add(caller);
+    connection.callers.add(caller);
     return caller;
   }
 

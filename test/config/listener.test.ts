@@ -137,3 +137,12 @@ testCases('request ids', [
   [`${API}requestId: { trust: ▶proxies }\n`, 'requestId.trust', 'always, trusted-proxies or never', '"proxies"'],
   [`${API}requestId: { ▶header: X-Id }\n`, 'requestId.header', 'one of trust', '"header"'],
 ]);
+
+t.test('a PROXY header from anybody is a warning', async (t) => {
+  const warnings = (text: string) => {
+    const result = load(API + text);
+    return result.kind === 'loaded' ? result.warnings.map(({ path, message }) => `${path}: ${message}`) : ['invalid'];
+  };
+  t.match(warnings('listen: { proxyProtocol: true }'), [/^listen\.proxyProtocol: whoever can connect/]);
+  t.same(warnings('listen: { proxyProtocol: true }\ntrustedProxies: [10.0.0.0/8]'), []);
+});
