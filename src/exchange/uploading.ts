@@ -26,20 +26,23 @@ export function upload(caller: Caller, listener: UploadListener | undefined): ()
   req.once('aborted', () => breakOff(new Error('the client left during its upload')));
   caller.whenContentBroken(() => breakOff(new Error('the content cannot be read to its end')));
   return () => {
-    current = new Upload(req, listener);
+    current = new Upload(caller, listener);
     if (broken !== null) current.destroy(broken);
     return current;
   };
 }
 
 class Upload extends Readable {
+  readonly #caller: Caller;
   readonly #req: IncomingMessage;
   readonly #listener: UploadListener | undefined;
   #begun = false;
+  #bytes = 0;
 
-  constructor(req: IncomingMessage, listener: UploadListener | undefined) {
+  constructor(caller: Caller, listener: UploadListener | undefined) {
     super();
-    this.#req = req;
+    this.#caller = caller;
+    this.#req = caller.req;
     this.#listener = listener;
   }
 
@@ -57,6 +60,9 @@ class Upload extends Readable {
   }
 
   readonly #onData = (chunk: Buffer): void => {
+    this.#bytes += chunk.length;
+    // What has gone out by now is never completed, and so never taken for the whole.
+    if (this.#bytes > this.#caller.maxContentBytes) return this.#caller.contentUnreadable({}, 'content-too-large');
     this.#listener?.onPiece();
     if (!this.push(chunk)) this.#req.pause();
   };
