@@ -42,7 +42,7 @@ class Source {
     req.on('data', this.#onData).once('end', this.#onEnd);
     req.once('error', (error) => this.#break(error));
     req.once('aborted', () => this.#break(new Error('the client left during its upload')));
-    caller.whenContentBroken(() => this.#break(new Error('the content cannot be read to its end')));
+    caller.whenContentBroken(() => this.#break(new Error('the content is not read to its end')));
   }
 
   open(): Upload {
@@ -96,6 +96,8 @@ class Source {
   #break(error: Error): void {
     if (this.#isWhole) return;
     this.#broken ??= error;
+    this.#caller.req.off('data', this.#onData).off('end', this.#onEnd);
+    this.#ahead = [];
     this.#opened?.destroy(error);
   }
 }

@@ -21,6 +21,9 @@ import { Front, type RefusedConnection } from './front.js';
 import type { Peers } from './peers.js';
 import { requestIdOf } from './request-id.js';
 import { SlowClients } from './slow-clients.js';
+import type { StreamRequest } from './stream-request.js';
+import type { StreamResponse } from './stream-response.js';
+import { Streams } from './streams.js';
 import { lastResponse, offerOfRequest, ordinaryBytes } from './upgrade-request.js';
 
 /** How often Node looks for requests whose fields take too long, as a part of what they may take, and at most. */
@@ -53,6 +56,7 @@ export class Listener {
   readonly #front: Front;
   readonly #certificate: Certificate | null;
   readonly #slow: SlowClients;
+  readonly #streams: Streams | null;
   /** Connections between two requests, the longest idle one first; kept only where there is a limit to their number. */
   readonly #idle: Set<Socket> | null;
   readonly #options: ListenerOptions;
@@ -101,6 +105,9 @@ export class Listener {
     this.#server.on('upgrade', (req, socket, first) => this.#onUpgrade(req, socket as Socket, first));
     const { host, port, tls } = options.listen;
     this.#certificate = tls === null ? null : new Certificate(tls);
+    this.#streams = options.listen.http2
+      ? new Streams({ limits, slow: this.#slow, onRequest: (req, res, peer) => this.#onStream(req, res, peer) })
+      : null;
     this.#front = new Front({
       host,
       port,
@@ -112,6 +119,7 @@ export class Listener {
       proxyProtocol: options.listen.proxyProtocol,
       headerTimeoutMs: limits.fieldsTimeoutMs,
       onRefused: options.onRefused,
+      onHttp2: this.#streams === null ? null : (socket, peer) => this.#streams?.serve(socket, peer),
       onHttp: (socket, peer) => {
         this.#onConnection(socket, peer);
         this.#server.emit('connection', socket);
@@ -147,12 +155,15 @@ export class Listener {
     this.#draining = true;
     this.#front.stop();
     this.#server.closeIdleConnections();
+    const ended = this.#streams?.drain();
     if (this.#callers.size > 0) {
       await new Promise<void>((resolve) => {
         this.#onIdle = resolve;
       });
     }
     this.#server.closeIdleConnections();
+    // Of a stream that is over the last bytes may still be on their way; whoever does not take them is not waited for.
+    await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, FAREWELL_MS).unref())]);
   }
 
   /** Ends whatever is left: an answer that has not begun becomes a refusal, one that has is cut. */
@@ -219,7 +230,7 @@ export class Listener {
 
   #closeIdle(): boolean {
     const [socket] = this.#idle ?? [];
-    if (socket === undefined) return false;
+    if (socket === undefined) return this.#streams?.closeIdle() ?? false;
     this.#idle?.delete(socket);
     socket.destroy();
     return true;
@@ -318,6 +329,27 @@ export class Listener {
     });
     this.#callers.add(caller);
     connection.callers.add(caller);
+    return caller;
+  }
+
+  #onStream(req: StreamRequest, res: StreamResponse, peer: Peer): Caller {
+    const { limits, requestIdTrust } = this.#options;
+    const requestId = requestIdOf(req.headers, peer, requestIdTrust);
+    const caller = new Caller(req, res, requestId, peer, null, limits.maxContentBytes, (report) => {
+      this.#callers.delete(caller);
+      this.#options.over(report);
+      if (this.#callers.size === 0) this.#onIdle?.();
+    });
+    this.#callers.add(caller);
+    const { expect } = req.headers;
+    if (req.method === 'CONNECT') caller.refuse('bad-request', { status: 501 });
+    else if (req.fieldBytes > limits.maxFieldBytes) caller.refuse('bad-request', { status: 431 });
+    else if (req.fault !== null) caller.refuse('bad-request', { detail: req.fault });
+    else if (expect !== undefined && expect.toLowerCase() !== '100-continue') this.#take(caller, 417);
+    else {
+      if (expect !== undefined && caller.announcedBytes <= limits.maxContentBytes) res.interim(100, []);
+      this.#take(caller);
+    }
     return caller;
   }
 

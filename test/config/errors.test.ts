@@ -35,7 +35,7 @@ testCases('unknown fields, with the known ones and the one that was meant', [
   [
     `${API}listen:\n  host: 0.0.0.0\n  ▶prot: 80\n`,
     'listen.prot',
-    'one of host, port, tls, proxyProtocol',
+    'one of host, port, tls, http2, proxyProtocol',
     '"prot"',
     'port',
   ],
