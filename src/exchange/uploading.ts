@@ -108,6 +108,8 @@ class Upload extends Readable {
   constructor(source: Source) {
     super();
     this.#source = source;
+    // Its transport may have let go of it: an error of it is nobody's then, and ends nothing.
+    this.on('error', () => {});
   }
 
   override _read(): void {
