@@ -8,6 +8,7 @@
 
 import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
+import { ContentLost } from '../upstream/failure.js';
 import type { Caller } from './caller.js';
 
 /** Told of content that is not here yet: each piece as it goes to the upstream, and that there is no more. */
@@ -18,13 +19,13 @@ export function upload(caller: Caller, listener: UploadListener | undefined): ()
   const { req } = caller;
   let current: Upload | null = null;
   let broken: Error | null = null;
-  const breakOff = (error: Error) => {
-    broken ??= error;
-    current?.destroy(error);
+  const breakOff = (why: string) => {
+    broken ??= new ContentLost(why);
+    current?.destroy(broken);
   };
-  req.once('error', breakOff);
-  req.once('aborted', () => breakOff(new Error('the client left during its upload')));
-  caller.whenContentBroken(() => breakOff(new Error('the content cannot be read to its end')));
+  req.once('error', ({ message }) => breakOff(message));
+  req.once('aborted', () => breakOff('the client left during its upload'));
+  caller.whenContentBroken(() => breakOff('the content cannot be read to its end'));
   return () => {
     current = new Upload(req, listener);
     if (broken !== null) current.destroy(broken);
