@@ -92,9 +92,7 @@ export class Listener {
     );
     // The size of the fields is the bound. Node would drop those beyond a number in silence, Content-Length among them.
     this.#server.maxHeadersCount = 0;
-    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-      this.#onUnreadable(error.code ?? '', socket);
-    });
+    this.#server.on('clientError', (error: Unreadable, socket) => this.#onUnreadable(error, socket));
     // A proxy for one API is no tunnel (RFC 9110 section 9.3.6).
     this.#server.on('connect', (_req, socket) => this.#refuseUnreadable(socket, 501));
     this.#server.on('checkContinue', (req, res) => this.#onExpecting(req, res));
@@ -181,14 +179,15 @@ export class Listener {
   }
 
   /** The parser has met something that it cannot read. */
-  #onUnreadable(code: string, socket: Duplex): void {
+  #onUnreadable(error: Unreadable, socket: Duplex): void {
+    const { code = '' } = error;
     const connection = this.#connections.get(socket);
     const [first] = connection?.callers ?? [];
     if (LEFT.has(code)) return this.#refuseUnreadable(socket, null);
     if (connection !== undefined && isRefused(connection)) return;
     // What comes behind the last request of a connection is not read, and no reason to withhold the answer to that one.
     if (code === 'HPE_CLOSED_CONNECTION' && first !== undefined) return;
-    const refusal = STATUS_OF_CODE[code] ?? 400;
+    const refusal = isUnknownMethod(error) ? 501 : (STATUS_OF_CODE[code] ?? 400);
     // It is the content of the only request there is, and its answer has not begun: it is told.
     if (connection?.callers.size === 1 && first !== undefined && !first.req.complete && !first.begun) {
       connection.refused = true;
@@ -375,6 +374,18 @@ function leave(connection: Connection, caller: Caller): void {
 
 /** The client has ended its connection, in the middle of a request too. */
 const LEFT: ReadonlySet<string> = new Set(['ECONNRESET', 'HPE_INVALID_EOF_STATE']);
+
+/** What the parser says of bytes that it cannot read, and those bytes. */
+type Unreadable = NodeJS.ErrnoException & { readonly rawPacket?: Buffer };
+
+const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~\w]+) [!-~\x80-\xff]+ HTTP\/1\.[01]\r?\n/;
+const REQUEST_LINE_BYTES = 4_096;
+
+/** A request whose method the parser does not know (it has a list), and not just bytes: that is said as such (RFC 9110 section 9.1). */
+function isUnknownMethod({ rawPacket }: Unreadable): boolean {
+  const method = REQUEST_LINE.exec(rawPacket?.toString('latin1', 0, REQUEST_LINE_BYTES) ?? '')?.[1];
+  return method !== undefined && !METHODS.includes(method);
+}
 
 const STATUS_OF_CODE: Readonly<Record<string, number>> = {
   HPE_HEADER_OVERFLOW: 431,
