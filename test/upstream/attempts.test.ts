@@ -136,9 +136,15 @@ t.test('answers that break off are failures in a row, whatever they begin with',
   for (let i = 0; i < 12; i++) await asked(upstream);
   t.equal(bad.count(), 3);
   t.match(events, [{ kind: 'ejected' }]);
+  const mixed = made(t, { urls: [bad.url], eject: { failures: 3 }, breaker: { failures: 3 } }, events);
+  for (let i = 0; i < 6; i++) {
+    await asked(mixed);
+    if (i % 2 === 1) t.equal((await asked(mixed, { target: '/whole' })).status, 200);
+  }
+  t.equal(events.length, 1, 'a whole answer ends the row');
   const alone = made(t, { url: bad.url, breaker: { failures: 3, for: '1h' } });
   for (let i = 0; i < 6; i++) await asked(alone);
-  t.equal(bad.count(), 6);
+  t.equal(bad.count('/a'), 12);
 });
 
 t.test('the end of the trial decides, over as many addresses as it takes', async (t) => {
@@ -482,6 +488,75 @@ t.test('HTTP/2: a connection that ends behind its response takes nothing from a 
     }
     t.match([sink.failure, sink.text.length, sink.trailers], [null, size, ['x-sum', '1']]);
   }
+});
+
+t.test('a request that is aborted waits no longer, and its call ends', async (t) => {
+  const stub = await startUpstream(t);
+  stub.holds('/a');
+  const upstream = made(t, { url: stub.url, connections: { max: 1 } });
+  const [first, second] = [new Listener(), new Listener()];
+  const running = upstream.forward(request(), first, 'open');
+  await stub.arrived(1, '/a');
+  const waiting = upstream.forward(request(), second, 'open');
+  t.same([running.sent, waiting.sent, upstream.state.waiting], [true, false, 1]);
+  waiting.abort();
+  t.equal(upstream.state.waiting, 0);
+  running.abort();
+  await stub.callsOf('/a')[0]!.closed;
+  t.equal((await asked(upstream, { target: '/b' })).status, 200);
+  t.same([first.ends, second.ends, stub.count('/a')], [0, 0, 1]);
+});
+
+t.test('there are as many further attempts as retries, and none after a failure of the client’s own', async (t) => {
+  const urls = await Promise.all([1, 2, 3, 4].map(gone));
+  for (const retries of [0, 1, 2, 10]) {
+    const events: UpstreamEvent[] = [];
+    await asked(made(t, { urls, retries, eject: false }, events));
+    t.equal(events.filter(({ kind }) => kind === 'retried').length, Math.min(retries, urls.length - 1));
+  }
+  const [one, other] = await Promise.all([startUpstream(t), startUpstream(t)]);
+  const refused = await asked(made(t, { urls: [one.url, other.url] }), { method: 'no method' });
+  t.match(refused.failure, { kind: 'not-sent', cause: 'unsendable' });
+  t.equal(one.count() + other.count(), 0);
+});
+
+t.test('a safe request that met one of many connections that were closed goes over a new one', async (t) => {
+  const stub = await startUpstream(t);
+  const upstream = made(t, { url: stub.url, retries: 1 });
+  const held = stub.holds('/a');
+  const first = Array.from({ length: 5 }, () => asked(upstream));
+  await stub.arrived(5, '/a');
+  held.release();
+  await Promise.all(first);
+  const served = new Set(stub.callsOf('/a').map(({ socket }) => socket));
+  stub.on('/b', (call) => (served.has(call.socket) ? call.reset() : call.answer({})));
+  await eventually('a connection that is kept', async () => {
+    const before = stub.count('/b');
+    t.equal((await asked(upstream, { target: '/b' })).status, 200);
+    return stub.count('/b') === before + 2;
+  });
+});
+
+t.test('who gives up waiting gives back no place', async (t) => {
+  const stub = await startUpstream(t);
+  const held = stub.holds('/a');
+  const upstream = made(t, { url: stub.url, connections: { max: 1, wait: '10ms' } });
+  const first = asked(upstream);
+  await stub.arrived(1, '/a');
+  for (let i = 0; i < 3; i++) t.match((await asked(upstream)).failure, { kind: 'not-sent', cause: 'limit' });
+  t.equal(stub.count('/a'), 1);
+  held.release();
+  t.equal((await first).status, 200);
+});
+
+t.test('an address alone is tried once, and not at all while it is down', async (t) => {
+  const events: UpstreamEvent[] = [];
+  const upstream = made(t, { url: await gone(), health: { path: '/h', every: '100ms', unhealthy: 1 } }, events);
+  t.match((await asked(upstream)).failure, { kind: 'not-sent', cause: 'refused' });
+  t.same(events, []);
+  upstream.open();
+  await eventually('it is down', () => events.length === 1);
+  t.match((await asked(upstream)).failure, { kind: 'not-sent', cause: 'unavailable' });
 });
 
 t.test('aborted requests give everything back', async (t) => {
