@@ -9,13 +9,29 @@
 
 import { cpus, loadavg, release, totalmem } from 'node:os';
 import type { BenchOptions } from './bench-options.js';
+import { burst } from './burst.js';
 import { pin, pins } from './cores.js';
+import { distinct } from './distinct.js';
 import { type Findings, tableText, type Verdict, verdictsText } from './figures.js';
+import { followers } from './followers.js';
+import { jsonKey } from './json-key.js';
+import { largeResponse } from './large-response.js';
 import { pass } from './pass.js';
 import { peers } from './peers.js';
+import { startUp } from './start.js';
 import { startUpstreamProgram } from './upstream.js';
+import { wakeUp } from './wake-up.js';
 
-const MEASUREMENTS: Readonly<Record<string, (options: BenchOptions) => Promise<Findings>>> = { pass };
+const MEASUREMENTS: Readonly<Record<string, (options: BenchOptions) => Promise<Findings>>> = {
+  pass,
+  burst,
+  'wake-up': wakeUp,
+  distinct,
+  'json-key': jsonKey,
+  'large-response': largeResponse,
+  followers,
+  start: startUp,
+};
 
 const words = process.argv.slice(2);
 const quick = words.includes('--quick');

@@ -4,7 +4,7 @@ import { BlockList, isIPv6, type Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Peer } from '../http/fields.js';
 
-/** Compiles CIDRs and single addresses once; the answer of the returned function costs no parsing per request. */
+/** Compiles CIDRs and single addresses once; who is at the end of a connection is looked up at its first request only. */
 export function compilePeers(trustedProxies: readonly string[]): (socket: Socket) => Peer {
   const trusted = new BlockList();
   for (const entry of trustedProxies) {
@@ -13,14 +13,24 @@ export function compilePeers(trustedProxies: readonly string[]): (socket: Socket
     if (prefix === undefined) trusted.addAddress(address, family);
     else trusted.addSubnet(address, Number(prefix), family);
   }
-  return (socket) => {
+  const known = new WeakMap<Socket, Peer>();
+  const look = (socket: Socket): Peer => {
     const address = plainAddress(socket.remoteAddress ?? 'unknown');
-    const known = address !== 'unknown' && trusted.check(address, isIPv6(address) ? 'ipv6' : 'ipv4');
+    const isListed = address !== 'unknown' && trusted.check(address, isIPv6(address) ? 'ipv6' : 'ipv4');
     return {
       address,
       scheme: socket instanceof TLSSocket ? 'https' : 'http',
-      trusted: trustedProxies.length > 0 && known,
+      trusted: trustedProxies.length > 0 && isListed,
     };
+  };
+  return (socket) => {
+    let peer = known.get(socket);
+    if (peer === undefined) {
+      peer = look(socket);
+      // A connection that is gone already says nothing of itself.
+      if (!socket.destroyed) known.set(socket, peer);
+    }
+    return peer;
   };
 }
 
