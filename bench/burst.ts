@@ -9,11 +9,13 @@ import type { Measured } from './cores.js';
 import { atMost, type Findings, ratios, spread } from './figures.js';
 import { firstLine, startOneflight } from './peers.js';
 import { type BenchUpstream, sharedNowMs } from './upstream.js';
+import { load } from './wrk.js';
 
 const CLIENTS = 5_000;
 const ANSWER_BYTES = 1_025;
 const LONGEST_MS = 60_000;
 const REST_MS = 1_500;
+const WARM_S = 3;
 
 type Figures = { readonly lateMs: number[]; readonly calls: number[] };
 
@@ -25,7 +27,7 @@ export async function burst({ quick, upstream, peers, tell }: BenchOptions): Pro
       .map(({ name, start }) => ({ name, start: () => start('collapse', upstream.url) })),
   ];
   const figures = new Map<string, Figures>();
-  for (let round = 0; round < (quick ? 1 : 5); round += 1) {
+  for (let round = 0; round < (quick ? 1 : 3); round += 1) {
     for (const { name, start } of contenders) {
       tell(`burst: ${name}`);
       const measured = await start();
@@ -67,10 +69,11 @@ export async function burst({ quick, upstream, peers, tell }: BenchOptions): Pro
 }
 
 async function one({ url }: Measured, upstream: BenchUpstream, id: string) {
+  // Nobody is to be measured in the state in which he starts.
+  await load(`${url}/distinct/x`, WARM_S, 'distinct');
   const clients = await connectedClients(url, CLIENTS);
   try {
-    // A first, small burst: nobody is to be measured in the state in which he starts.
-    await ask(clients.slice(0, CLIENTS / 10), upstream, `/slow/first-${id}`);
+    await ask(clients, upstream, `/slow/first-${id}`);
     await new Promise((resolve) => setTimeout(resolve, REST_MS));
     return await ask(clients, upstream, `/slow/${id}`);
   } finally {

@@ -24,12 +24,12 @@ import { wakeUp } from './wake-up.js';
 
 const MEASUREMENTS: Readonly<Record<string, (options: BenchOptions) => Promise<Findings>>> = {
   pass,
-  burst,
-  'wake-up': wakeUp,
   distinct,
   'json-key': jsonKey,
   'large-response': largeResponse,
   followers,
+  'wake-up': wakeUp,
+  burst,
   start: startUp,
 };
 
