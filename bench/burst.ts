@@ -32,7 +32,7 @@ export async function burst({ quick, upstream, peers, tell }: BenchOptions): Pro
       tell(`burst: ${name}`);
       const measured = await start();
       try {
-        const { lateMs, calls } = await one(measured, upstream, `${round}-${name}`);
+        const { lateMs, calls } = await one(measured, upstream, `${round}-${name}`, quick);
         const so = figures.get(name) ?? { lateMs: [], calls: [] };
         so.lateMs.push(lateMs);
         so.calls.push(calls);
@@ -68,13 +68,15 @@ export async function burst({ quick, upstream, peers, tell }: BenchOptions): Pro
   };
 }
 
-async function one({ url }: Measured, upstream: BenchUpstream, id: string) {
+async function one({ url }: Measured, upstream: BenchUpstream, id: string, quick: boolean) {
   // Nobody is to be measured in the state in which he starts.
-  await load(`${url}/distinct/x`, WARM_S, 'distinct');
+  await load(`${url}/distinct/x`, quick ? 1 : WARM_S, 'distinct');
   const clients = await connectedClients(url, CLIENTS);
   try {
-    await ask(clients, upstream, `/slow/first-${id}`);
-    await new Promise((resolve) => setTimeout(resolve, REST_MS));
+    if (!quick) {
+      await ask(clients, upstream, `/slow/first-${id}`);
+      await new Promise((resolve) => setTimeout(resolve, REST_MS));
+    }
     return await ask(clients, upstream, `/slow/${id}`);
   } finally {
     endAll(clients);

@@ -20,7 +20,7 @@ const KINDS = [
 type Figures = { readonly cpuUs: number[]; readonly perSecond: number[] };
 
 export async function distinct({ quick, upstream, tell }: BenchOptions): Promise<Findings> {
-  const [processes, slices, sliceS, warmS] = quick ? [1, 1, 1, 2] : [3, 5, 1, 5];
+  const [processes, slices, sliceS, warmS] = quick ? [1, 1, 1, 1] : [3, 5, 1, 5];
   const redis = await startRedis();
   pin(redis.pid, 'load');
   const figures: Figures[] = KINDS.map(() => ({ cpuUs: [], perSecond: [] }));

@@ -4,7 +4,8 @@
  *     npm run bench -- [--quick] [name ...]
  *
  * Names choose measurements by any part of theirs. Markdown goes to standard output, progress to standard error. It ends
- * with 0 whether goals hold or not: what that means on the machine at hand is for people to judge.
+ * with 0 whether goals hold or not, which is for people to judge on the machine at hand, and with 1 when something could not
+ * be measured.
  */
 
 import { cpus, loadavg, release, totalmem } from 'node:os';
@@ -56,9 +57,14 @@ try {
   const verdicts: Verdict[] = [];
   for (const [name, measure] of chosen) {
     tell(`${name} …`);
-    const findings = await measure({ quick, upstream, peers: found, tell });
-    for (const table of findings.tables) console.log(tableText(table));
-    verdicts.push(...findings.verdicts);
+    try {
+      const findings = await measure({ quick, upstream, peers: found, tell });
+      for (const table of findings.tables) console.log(tableText(table));
+      verdicts.push(...findings.verdicts);
+    } catch (error) {
+      tell(`${name} could not be measured: ${error instanceof Error ? error.message : String(error)}`);
+      process.exitCode = 1;
+    }
   }
   console.log(verdictsText(verdicts));
 } finally {

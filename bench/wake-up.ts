@@ -33,7 +33,7 @@ export async function wakeUp({ quick }: BenchOptions): Promise<Findings> {
     await round(stage, 'warm', FOLLOWERS, 1);
     const wakes: number[] = [];
     const trips: number[] = [];
-    for (let i = 0; i < (quick ? 10 : 100); i += 1) {
+    for (let i = 0; i < (quick ? 5 : 100); i += 1) {
       wakes.push(...(await round(stage, `wake-${i}`, FOLLOWERS, 1)));
       await sleep(IDLE_MS);
       const sentMs = performance.now();
@@ -50,7 +50,7 @@ export async function wakeUp({ quick }: BenchOptions): Promise<Findings> {
       [50, 2],
       [500, 2],
     ] as const) {
-      const commands = await commandsOf(stage, client, followers, processes, quick ? 3 : 10);
+      const commands = await commandsOf(stage, client, followers, processes, quick ? 2 : 5);
       perFlight.push(commands - processes);
       rows.push([String(followers), String(processes), commands.toFixed(2)]);
     }
