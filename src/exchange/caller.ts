@@ -36,6 +36,18 @@ const WRITABLE_REASON = /^[\t\x20-\x7e\x80-\xff]*$/;
  */
 const ENDS_CONNECTION: ReadonlySet<ProblemCode> = new Set(['bad-request', 'content-too-large', 'draining']);
 
+/** Whose heads have to go out when the turn is over: most have gone with their content by then. One timer for all. */
+let unflushed: Caller[] = [];
+
+function flushAfterTurn(caller: Caller): void {
+  if (unflushed.push(caller) > 1) return;
+  setImmediate(() => {
+    const callers = unflushed;
+    unflushed = [];
+    for (const one of callers) one.flush();
+  });
+}
+
 /** What is known of a finished request: what logs and metrics read. */
 export type Report = {
   readonly method: string;
@@ -238,9 +250,12 @@ export class Caller {
   begin(status: number, reason: string, fields: readonly string[], outcome: Outcome): void {
     this.#begin(status, reason, fields, outcome);
     this.#unflushed = true;
-    setImmediate(() => {
-      if (this.#unflushed && !this.gone) this.write(NOTHING);
-    });
+    flushAfterTurn(this);
+  }
+
+  /** Sends a head whose content has not come in the same turn. */
+  flush(): void {
+    if (this.#unflushed && !this.gone) this.write(NOTHING);
   }
 
   /** Keeps a head that has not gone out back until the end: a whole message is to be seen only when it is settled. */
