@@ -13,7 +13,7 @@ import { configOf, type Gateway, startGateway } from '../support/gateway.js';
 import { freePort } from '../support/ports.js';
 import { type StubUpstream, startUnconnectable, startUpstream } from '../support/upstream.js';
 
-t.setTimeout(120_000);
+t.setTimeout(170_000);
 
 const ROUTES = `
   - name: read
