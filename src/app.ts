@@ -22,7 +22,7 @@ import { watchExchange, watchUpstream } from './observe/watch.js';
 import type { Admin, Readiness } from './server/admin.js';
 import { type CertificateNews, faultText } from './server/certificate.js';
 import { Listener } from './server/listener.js';
-import { compilePeers } from './server/peers.js';
+import { Peers } from './server/peers.js';
 import { MemoryStore } from './store/memory.js';
 import type { Store } from './store/store.js';
 import { Upstream } from './upstream/upstream.js';
@@ -71,12 +71,16 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
   };
   const listener = new Listener({
     listen: config.listen,
+    limits: config.limits,
+    onRefused: (reason) => metrics.connectionRefused(reason),
     onCertificate: (news) => tellOfCertificate(news, log),
-    peerOf: compilePeers(config.trustedProxies),
+    peers: new Peers(config.trustedProxies),
+    requestIdTrust: config.requestId.trust,
     takesUpgrade: (asking) => maySwitch(asking, handling.rules),
     handle: (caller) => handle(caller, handling),
     over: observer.over,
   });
+  metrics.countConnections(() => listener.connectionCount);
   const readiness = (): Promise<Readiness> => look(store, upstreams, listener.draining);
   let admin: Admin | null = null;
   // Loaded when clients are served already: the framework behind it takes a third of the time to start.

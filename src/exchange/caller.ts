@@ -75,6 +75,8 @@ export class Caller {
   readonly target: string;
   /** The request's field lines as the upstream will know them: what rules, keys and `Vary` read. */
   readonly fields: readonly string[];
+  /** Largest content that it may send. */
+  readonly maxContentBytes: number;
   /** The protocols that it offers to switch to, where its connection can be handed over; null: an ordinary request. */
   readonly offer: string | null;
   /** Null until a rule matched, and for traffic of no rule. */
@@ -114,6 +116,7 @@ export class Caller {
     requestId: string,
     peer: Peer,
     offer: string | null,
+    maxContentBytes: number,
     onOver: (report: Report) => void,
   ) {
     this.req = req;
@@ -121,6 +124,7 @@ export class Caller {
     this.requestId = requestId;
     this.peer = peer;
     this.offer = offer;
+    this.maxContentBytes = maxContentBytes;
     this.method = req.method as string;
     this.target = req.url as string;
     this.fields = forwardedFields(req.rawHeaders, peer, requestId);
@@ -160,6 +164,11 @@ export class Caller {
     return this.#endsConnection;
   }
 
+  /** Whether its connection speaks another protocol now. */
+  get switched(): boolean {
+    return this.#switched;
+  }
+
   /** The rule's name for logs and metrics. */
   get route(): string {
     return this.rule?.name ?? 'unmatched';
@@ -169,6 +178,11 @@ export class Caller {
   get announcesContent(): boolean {
     const { headers } = this.req;
     return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
+  }
+
+  /** The length that the message announces; 0 where it announces none. */
+  get announcedBytes(): number {
+    return Number(this.req.headers['content-length'] ?? 0);
   }
 
   /** Its turn has come: it leads a flight of its own. */
@@ -319,9 +333,9 @@ export class Caller {
     this.end(this.method === 'HEAD' ? null : message.content, []);
   }
 
-  /** Its content breaks off in something that cannot be read: it is told so, and whoever forwards it that it has left. */
-  contentUnreadable(options: ProblemOptions): void {
-    this.refuse('bad-request', options);
+  /** Its content breaks off, or in something that cannot be read, or is more than is taken: it is told so, and whoever forwards it that it has left. */
+  contentUnreadable(options: ProblemOptions, code: 'bad-request' | 'content-too-large' = 'bad-request'): void {
+    this.refuse(code, options);
     this.#onContentBroken?.();
     this.#left();
   }

@@ -100,6 +100,12 @@ export class Metrics {
   ]);
   readonly #store = this.#histogram('store_seconds', 'Time the store took to answer.', ['operation'], STORE_BUCKETS_S);
 
+  readonly #refused = this.#counter(
+    'connections_refused_total',
+    'Connections of clients that were closed before a request was read, by reason.',
+    ['reason'],
+  );
+
   constructor(version: string) {
     collectDefaultMetrics({ register: this.#registry });
     new Gauge({
@@ -117,6 +123,22 @@ export class Metrics {
   /** All metrics in the text exposition format. */
   expose(): Promise<string> {
     return this.#registry.metrics();
+  }
+
+  connectionRefused(reason: 'limit' | 'handshake' | 'proxy-protocol'): void {
+    this.#refused.inc({ reason });
+  }
+
+  /** `count` is asked when the metrics are. */
+  countConnections(count: () => number): void {
+    new Gauge({
+      name: 'oneflight_connections',
+      help: 'Connections of clients that are open now.',
+      registers: [this.#registry],
+      collect() {
+        this.set(count());
+      },
+    });
   }
 
   over({ route, policy, outcome, waitedMs }: Report): void {

@@ -32,8 +32,13 @@ function testCases(name: string, cases: readonly Marked[]): void {
 testCases('unknown fields, with the known ones and the one that was meant', [
   [`${API}▶observe: true\n`, 'observe', 'one of listen, admin, store, upstreams, routes, unmatched,', '"observe"'],
   [`${API}▶rotues: []\n`, 'rotues', 'one of ', '"rotues"', 'routes'],
-  [`${API}listen:\n  host: 0.0.0.0\n  ▶prot: 80\n`, 'listen.prot', 'one of host, port, tls', '"prot"', 'port'],
-  [`${API}limits:\n`.replace('limits', '▶limits'), 'limits', 'one of ', '"limits"'],
+  [
+    `${API}listen:\n  host: 0.0.0.0\n  ▶prot: 80\n`,
+    'listen.prot',
+    'one of host, port, tls, proxyProtocol',
+    '"prot"',
+    'port',
+  ],
   [`${API}▶include: []\n`, 'include', 'one of ', '"include"'],
   [`${API}log: { ▶format: json }\n`, 'log.format', 'one of level', '"format"'],
   [

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { isProblem } from '../support/expect.js';
-import { eventually, within } from '../support/gate.js';
+import { delay, eventually, within } from '../support/gate.js';
 import { configOf, type Gateway, startGateway } from '../support/gateway.js';
 import { freePort } from '../support/ports.js';
 import { type StubUpstream, startUnconnectable, startUpstream } from '../support/upstream.js';
@@ -297,6 +297,28 @@ t.test('no more requests than connections: the next ones wait, and no longer tha
   again.release();
   t.equal((await first.answer).status, 200);
   t.equal((await short.request({ path: '/pay/b' })).status, 200, 'the key is free');
+});
+
+t.test('a connection that is old enough gets no more requests, so that names are resolved anew', async (t) => {
+  const stub = await startUpstream(t);
+  const lasting = await gatewayOf(t, `{ url: ${stub.url} }`);
+  const aging = await gatewayOf(t, `{ url: ${stub.url}, maxConnectionAge: 1s }`);
+  const chunked = { method: 'POST', path: '/c', headers: ['Transfer-Encoding', 'chunked'], body: 'x' };
+  for (const [gateway, connections] of [
+    [lasting, 2],
+    [aging, 4],
+  ] as const) {
+    const before = stub.connections;
+    for (let i = 0; i < 2; i++) {
+      for (let n = 0; n < 3; n++) {
+        t.equal((await gateway.request({ path: '/a' })).status, 200);
+        t.equal((await gateway.request(chunked)).status, 200);
+      }
+      // Longer than the age; nothing else happens in this time.
+      await delay(1_200);
+    }
+    t.equal(stub.connections - before, connections);
+  }
 });
 
 t.test('an upstream behind a Unix socket', async (t) => {
