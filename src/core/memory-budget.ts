@@ -19,7 +19,8 @@ type Held = { readonly bytes: number; holders: number };
 export class MemoryBudget {
   readonly #mostBytes: number;
   #usedBytes = 0;
-  readonly #held = new Map<object, Held>();
+  /** Weak, as a map that grows and shrinks would hold on to what was let go of (roster.ts). */
+  readonly #held = new WeakMap<object, Held>();
   readonly #givers: Giver[] = [];
 
   constructor(mostBytes: number) {

@@ -374,7 +374,7 @@ export class Caller {
     let all = line === null ? (fields as string[]) : [...fields, 'Cache-Status', line];
     if (!this.#willBeChunked(status, all) && fieldLines(all, 'trailer').length > 0) all = withoutField(all, 'trailer');
     // Node refuses what it cannot write (a control byte in a field, say); the answer has not begun then.
-    this.#res.writeHead(status, WRITABLE_REASON.test(reason) ? reason : (STATUS_CODES[status] ?? ''), all as string[]);
+    this.#res.writeHead(status, writableReason(status, reason), all as string[]);
     this.#outcome = outcome;
     this.#status = status;
     if (this.role === 'follower' || this.role === 'queued') this.#endWait();
@@ -401,6 +401,12 @@ export class Caller {
       waitedMs: this.#waitedMs,
     };
   }
+}
+
+/** Nearly all are Node's own words. */
+function writableReason(status: number, reason: string): string {
+  const usual = STATUS_CODES[status] ?? '';
+  return reason === usual || WRITABLE_REASON.test(reason) ? reason : usual;
 }
 
 /** The head of a message that has no content, whatever its fields say. */

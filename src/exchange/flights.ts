@@ -9,6 +9,7 @@
 
 import type { ClaimResult, Expects, FlightRef, Lease, Settlement } from '../core/claim.js';
 import { type Decision, decide, endingOf, waitOf, waits } from '../core/policy.js';
+import { Registry } from '../core/roster.js';
 import { type Vary, variantKey, variantMaterial, varyMatches } from '../core/sharing.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 import type { Upstream } from '../upstream/upstream.js';
@@ -47,9 +48,9 @@ export type FlightsOptions = {
 
 export class Flights {
   readonly #options: FlightsOptions;
-  readonly #open = new Map<string, Flight>();
+  readonly #open = new Registry<Flight>();
   /** Flights of other processes that are followed here, by the id of their leader's flight. */
-  readonly #followed = new Map<string, Flight>();
+  readonly #followed = new Registry<Flight>();
   readonly #answering: Answering;
   readonly #listener: FlightListener = {
     onExpired: (caller, flight) => this.#onExpired(caller, flight),

@@ -8,6 +8,7 @@
 
 import type { Giver, MemoryBudget } from '../core/memory-budget.js';
 import type { Outcome } from '../core/outcome.js';
+import { Registry } from '../core/roster.js';
 import { type SharedResponse, sizeOf } from '../core/sharing.js';
 import type { Caller } from './caller.js';
 import { IDLE_MS, PART_BYTES } from './recording.js';
@@ -42,7 +43,7 @@ export class HandingOut implements Giver {
   readonly #budget: MemoryBudget;
   readonly #now: () => number;
   /** Who reads what, by key: two responses of one key are read at a time only when one has taken the other's place. */
-  readonly #readers = new Map<string, Set<Reader>>();
+  readonly #readers = new Registry<Set<Reader>>();
   #timer: NodeJS.Timeout | null = null;
   #lookedAtMs = Number.NEGATIVE_INFINITY;
 
@@ -70,7 +71,7 @@ export class HandingOut implements Giver {
       caller.give(response, ageMs, outcome, added);
       return 'given';
     }
-    const readers = this.#readers.get(key) ?? new Set();
+    const readers = this.#readers.get(key) ?? new Set<Reader>();
     const one = sameOf(readers, response);
     const bytes = sizeOf(one);
     if (!this.#budget.hold(one, bytes)) {

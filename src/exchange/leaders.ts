@@ -4,6 +4,7 @@
  */
 
 import type { MemoryBudget } from '../core/memory-budget.js';
+import { Roster } from '../core/roster.js';
 import type { Upstream } from '../upstream/upstream.js';
 import { Leading, type LeadingOptions } from './leading.js';
 import type { ExchangeObserver } from './observer.js';
@@ -20,7 +21,7 @@ export type LeadersOptions = {
 
 export class Leaders {
   readonly #options: LeadersOptions;
-  readonly #all = new Set<Leading>();
+  readonly #all = new Roster<Leading>();
   /** What goes on beyond flights that this process has led. */
   readonly #after = new Set<Promise<void>>();
   /** Moving average of the time for a whole answer, by rule: what `Retry-After` is computed from. Milliseconds. */
@@ -42,19 +43,25 @@ export class Leaders {
 
   /** Makes the leader of a flight; it is to be started. */
   add(options: Omit<LeadingOptions, 'upstream' | 'observer' | 'budget' | 'onEnded'>): Leading {
-    const { route, upstream } = options.caller;
+    const { caller, policy, lease, store, flight, claimedAtMs } = options;
+    const { route, upstream } = caller;
     const leading: Leading = new Leading({
-      ...options,
+      caller,
+      policy,
+      lease,
+      store,
+      flight,
+      claimedAtMs,
       upstream: this.#options.upstreamOf(upstream),
       observer: this.#options.observer,
       budget: this.#options.budget,
       onEnded: (latencyMs) => {
-        this.#all.delete(leading);
+        this.#all.remove(place);
         this.#tellIfIdle();
         if (latencyMs !== null) this.#learn(route, latencyMs);
       },
     });
-    this.#all.add(leading);
+    const place = this.#all.add(leading);
     return leading;
   }
 

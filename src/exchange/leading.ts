@@ -31,8 +31,8 @@ import { upstreamProblem } from './upstream-problem.js';
 
 /** Time beyond the upstream's own deadlines, which its client looks after first, until a silent exchange is ended. */
 const OVERDUE_MARGIN_MS = 2_000;
-/** Turns of the event loop for which a flight that has its response can still be joined, before it is published. */
-const LAST_CALL_TURNS = 2;
+/** The end of the turns in which a flight that has its response can still be joined: one for all whose response came in this turn. */
+let lastCallOfTurn: Promise<void> | null = null;
 
 /** The flight, as its leader's exchange needs it. */
 export interface LedFlight {
@@ -91,16 +91,19 @@ export class Leading implements ForwardSink {
 
   constructor(options: LeadingOptions) {
     this.#options = options;
-    this.#settler = new Settler({ ...options, route: options.caller.route });
+    const { caller, policy, lease, store, observer, budget } = options;
+    this.#settler = new Settler({ policy, lease, store, route: caller.route, observer });
     this.#recorder = new Recorder({
-      ...options,
+      caller,
+      policy,
+      budget,
       onRoom: () => this.#resume(),
       onReaderGone: () => this.#abandonIfAlone(),
     });
-    this.#keeper = new LeaseKeeper(options.lease, options.store, {
+    this.#keeper = new LeaseKeeper(lease, store, {
       claimedAtMs: options.claimedAtMs,
       until: () => this.#deadlineMs(),
-      inOutage: options.policy.onStoreDown === 'local' ? 'unconfirmed' : 'lost',
+      inOutage: policy.onStoreDown === 'local' ? 'unconfirmed' : 'lost',
       onRenewed: () => this.#abandonIfAlone(),
       onUnsure: () => this.#settler.tellLoss(),
       onLost: () => this.#onLost(),
@@ -321,7 +324,7 @@ export class Leading implements ForwardSink {
     // What was sent before the first answer goes out and is still to be read belongs to this flight (a burst is accepted
     // over several turns); what comes after belongs to the next one. Followers elsewhere have their answer before this
     // process hears that it was published, so it is now that nobody may join any more.
-    if (settlement.kind === 'response') await turns(LAST_CALL_TURNS);
+    if (settlement.kind === 'response') await lastCall();
     flight.close();
     if (!this.#keeper.lost) await this.#settler.settle(settlement, keepMs, heldUntilMs);
     flight.conclude(settlement);
@@ -414,6 +417,13 @@ export class Leading implements ForwardSink {
   }
 }
 
-async function turns(count: number): Promise<void> {
-  for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve));
+/** Resolves after two more turns of the event loop. */
+function lastCall(): Promise<void> {
+  lastCallOfTurn ??= new Promise((resolve) => {
+    setImmediate(() => {
+      lastCallOfTurn = null;
+      setImmediate(resolve);
+    });
+  });
+  return lastCallOfTurn;
 }

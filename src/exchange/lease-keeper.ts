@@ -74,6 +74,8 @@ export class LeaseKeeper {
   /** Ends the renewals; the lease is about to be settled. */
   stop(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
+    // A timer that is over still has its callback, and by it this flight, for whoever has the timer.
+    this.#timer = null;
     if (this.#state !== 'lost') this.#state = 'stopped';
   }
 

@@ -23,8 +23,9 @@ export function upstreamRequest(
   added: readonly string[] = [],
 ): UpstreamRequest {
   const { httpVersion, rawHeaders } = caller.req;
-  const removed = new Set(added.flatMap((name, i) => (i % 2 === 0 ? [comparedName(name)] : [])));
-  const fields = editedFields(upstreamFields(caller.fields, httpVersion, caller.requestId), { removed, added });
+  const removed = namesOf(added);
+  const own = upstreamFields(caller.fields, httpVersion, caller.requestId);
+  const fields = added.length === 0 ? own : editedFields(own, { removed, added });
   const trailers = trailersOf(caller, removed);
   if (trailers !== null) fields.push(...announcedTrailers(rawHeaders));
   return {
@@ -34,6 +35,13 @@ export function upstreamRequest(
     content: caller.content ?? (caller.announcesContent ? upload(caller, uploading) : null),
     trailers,
   };
+}
+
+const NO_NAMES: ReadonlySet<string> = new Set();
+
+function namesOf(fields: readonly string[]): ReadonlySet<string> {
+  if (fields.length === 0) return NO_NAMES;
+  return new Set(fields.filter((_, index) => index % 2 === 0).map(comparedName));
 }
 
 /** Whether there are trailers is known at the end of chunked content: of one that was read, now. */

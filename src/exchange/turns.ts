@@ -9,6 +9,7 @@
 
 import { newFlightId } from '../core/claim.js';
 import { retryAfterSeconds } from '../core/policy.js';
+import { Roster } from '../core/roster.js';
 import type { QueuePolicy } from '../core/rule.js';
 import type { Entered, NoTurn, PlaceRequest, Turn } from '../store/queue.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
@@ -45,7 +46,7 @@ const READ_AHEAD_BYTES = 64 * 1_048_576;
 export class Turns {
   readonly #options: TurnsOptions;
   /** Those who wait, and what ends their wait. */
-  readonly #waiting = new Map<Caller, AbortController>();
+  readonly #waiting = new Roster<{ readonly caller: Caller; readonly wait: AbortController }>();
   readonly #ahead = new ReadAheadBudget(READ_AHEAD_BYTES);
 
   constructor(options: TurnsOptions) {
@@ -80,7 +81,7 @@ export class Turns {
 
   /** Ends every wait, for a stop that can wait no longer. */
   stop(): void {
-    for (const [caller, wait] of this.#waiting) {
+    for (const { caller, wait } of this.#waiting) {
       wait.abort();
       caller.refuse('draining');
     }
@@ -109,7 +110,7 @@ export class Turns {
       },
       Math.max(0, leftMs),
     );
-    this.#waiting.set(caller, wait);
+    const waits = this.#waiting.add({ caller, wait });
     observer.queued(caller.route, 1);
     try {
       return await queue.turn(place, { pollMs: policy.pollMs, signal: wait.signal });
@@ -121,7 +122,7 @@ export class Turns {
     } finally {
       caller.content ??= ahead?.finish() ?? null;
       clearTimeout(timer);
-      this.#waiting.delete(caller);
+      this.#waiting.remove(waits);
       observer.queued(caller.route, -1);
     }
   }

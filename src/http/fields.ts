@@ -152,10 +152,14 @@ export function upstreamFields(forwarded: readonly string[], httpVersion: string
 
 /** The lines with that `Host`, in the place of another one. */
 export function withHost(fields: readonly string[], host: string): string[] {
-  const out = [...fields];
-  const at = out.findIndex((name, index) => index % 2 === 0 && name.toLowerCase() === 'host');
-  if (at < 0) out.push('Host', host);
-  else out[at + 1] = host;
+  const out = fields.slice();
+  for (let i = 0; i + 1 < out.length; i += 2) {
+    const name = out[i] as string;
+    if (name.length !== 4 || name.toLowerCase() !== 'host') continue;
+    out[i + 1] = host;
+    return out;
+  }
+  out.push('Host', host);
   return out;
 }
 

@@ -3,14 +3,15 @@
  * a label. Every request is counted once, when it is over, by the label of its outcome.
  */
 
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import { type BypassReason, labelOf } from '../core/outcome.js';
 import type { Reconciled, ReconcileVerdict } from '../core/reconcile.js';
 import type { UnshareableReason } from '../core/sharing.js';
 import type { UpstreamEvent, UpstreamState } from '../core/upstream-event.js';
 import type { ExchangeObserver } from '../exchange/observer.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
-import { Tally } from './tally.js';
+import { Level, Tally } from './tally.js';
+import { Timings } from './timings.js';
 
 type Report = Parameters<ExchangeObserver['over']>[0];
 
@@ -56,16 +57,12 @@ export class Metrics {
     ['route', 'as'],
   );
   readonly #storeErrors = this.#counter('store_errors_total', 'Questions the store did not answer.', ['operation']);
-  readonly #flights = new Gauge({
-    name: 'oneflight_flights_in_progress',
-    help: 'Flights that this process leads now.',
-    labelNames: ['route'],
-    registers: [this.#registry],
-  });
-  readonly #waits = this.#histogram(
+  readonly #flights = new Level(this.#registry, 'flights_in_progress', 'Flights that this process leads now.', 'route');
+  readonly #waits = new Timings(
+    this.#registry,
     'follower_wait_seconds',
     'Time a follower waited for its answer.',
-    ['route'],
+    'route',
     WAIT_BUCKETS_S,
   );
   readonly #queued = new Gauge({
@@ -80,10 +77,11 @@ export class Metrics {
     labelNames: ['route'],
     registers: [this.#registry],
   });
-  readonly #turns = this.#histogram(
+  readonly #turns = new Timings(
+    this.#registry,
     'queue_wait_seconds',
     'Time a request waited for its turn, or until it was refused.',
-    ['route'],
+    'route',
     WAIT_BUCKETS_S,
   );
   readonly #retries = this.#counter(
@@ -98,7 +96,13 @@ export class Metrics {
   readonly #opened = this.#counter('upstream_breaker_opened_total', 'Times that the circuit breaker opened.', [
     'upstream',
   ]);
-  readonly #store = this.#histogram('store_seconds', 'Time the store took to answer.', ['operation'], STORE_BUCKETS_S);
+  readonly #store = new Timings(
+    this.#registry,
+    'store_seconds',
+    'Time the store took to answer.',
+    'operation',
+    STORE_BUCKETS_S,
+  );
 
   readonly #refused = this.#counter(
     'connections_refused_total',
@@ -143,7 +147,7 @@ export class Metrics {
 
   over({ route, policy, outcome, waitedMs }: Report): void {
     this.#requests.count(route, labelOf(outcome));
-    if (waitedMs !== null) (policy === 'queue' ? this.#turns : this.#waits).observe({ route }, waitedMs / 1000);
+    if (waitedMs !== null) (policy === 'queue' ? this.#turns : this.#waits).observe(route, waitedMs);
   }
 
   queued(route: string, change: 1 | -1): void {
@@ -167,7 +171,7 @@ export class Metrics {
   }
 
   flights(route: string, change: 1 | -1): void {
-    this.#flights.inc({ route }, change);
+    this.#flights.change(route, change);
   }
 
   leaseLost(route: string): void {
@@ -233,16 +237,19 @@ export class Metrics {
 
   /** The same store, measured. Waiting for a settlement or a turn is not a question to the store and is not timed. */
   watch(store: Store): Store {
-    const timed = async <T>(operation: string, ask: () => Promise<T>): Promise<T> => {
-      const stop = this.#store.startTimer({ operation });
-      try {
-        return await ask();
-      } catch (error) {
-        if (error instanceof StoreUnavailable) this.#storeErrors.inc({ operation });
-        throw error;
-      } finally {
-        stop();
-      }
+    const timed = <T>(operation: string, ask: () => Promise<T>): Promise<T> => {
+      const askedAtMs = performance.now();
+      return ask().then(
+        (answer) => {
+          this.#store.observe(operation, performance.now() - askedAtMs);
+          return answer;
+        },
+        (error) => {
+          this.#store.observe(operation, performance.now() - askedAtMs);
+          if (error instanceof StoreUnavailable) this.#storeErrors.inc({ operation });
+          throw error;
+        },
+      );
     };
     return {
       claim: (request) => timed('claim', () => store.claim(request)),
@@ -276,9 +283,5 @@ export class Metrics {
 
   #counter<L extends string>(name: string, help: string, labelNames: L[]): Counter<L> {
     return new Counter({ name: `oneflight_${name}`, help, labelNames, registers: [this.#registry] });
-  }
-
-  #histogram<L extends string>(name: string, help: string, labelNames: L[], buckets: number[]): Histogram<L> {
-    return new Histogram({ name: `oneflight_${name}`, help, labelNames, buckets, registers: [this.#registry] });
   }
 }

@@ -1,10 +1,11 @@
 /**
- * A counter that every request increments. prom-client makes a text of the labels each time; this one keeps its own numbers
- * and hands them over when the metrics are read.
+ * Metrics that every request changes. prom-client makes a text of the labels each time; these keep their own numbers and hand
+ * them over when the metrics are read.
  */
 
-import { Counter, type Registry } from 'prom-client';
+import { Counter, Gauge, type Registry } from 'prom-client';
 
+/** A counter. */
 export class Tally {
   /** First label → the second, or nothing → count since the metrics were read last. */
   readonly #counts = new Map<string, Map<string, number>>();
@@ -40,5 +41,27 @@ export class Tally {
       this.#counts.set(first, bySecond);
     }
     bySecond.set(second, (bySecond.get(second) ?? 0) + 1);
+  }
+}
+
+/** The same for what goes up and down. */
+export class Level {
+  readonly #levels = new Map<string, number>();
+
+  constructor(registry: Registry, name: string, help: string, label: string) {
+    const levels = this.#levels;
+    new Gauge({
+      name: `oneflight_${name}`,
+      help,
+      labelNames: [label],
+      registers: [registry],
+      collect() {
+        for (const [one, level] of levels) this.set({ [label]: one }, level);
+      },
+    });
+  }
+
+  change(label: string, by: number): void {
+    this.#levels.set(label, (this.#levels.get(label) ?? 0) + by);
   }
 }

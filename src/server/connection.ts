@@ -2,6 +2,7 @@
 
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
+import { Roster } from '../core/roster.js';
 import type { Caller } from '../exchange/caller.js';
 import { reset, tcpOf } from '../exchange/tunnel.js';
 import type { Peer } from '../http/fields.js';
@@ -9,7 +10,7 @@ import type { Dealing } from './slow-clients.js';
 
 export class Connection implements Dealing {
   /** Its requests that are not over: pipelined ones learn of its end from here (see `Caller.connectionEnded`). */
-  readonly callers = new Set<Caller>();
+  readonly callers = new Roster<Caller>();
   /** Who is at its other end. */
   readonly peer: Peer;
   /** A refusal is its last answer: nothing that follows is read. */

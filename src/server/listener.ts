@@ -10,6 +10,7 @@ import { createServer, type IncomingMessage, METHODS, type Server, type ServerRe
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { LimitsConfig, ListenConfig, RequestIdTrust } from '../config/config.js';
+import { Roster } from '../core/roster.js';
 import { Caller, type Report } from '../exchange/caller.js';
 import type { Asking } from '../exchange/handle.js';
 import { forwardedFields, type Peer } from '../http/fields.js';
@@ -33,7 +34,7 @@ const LOOK_MOST_MS = 5_000;
 const FAREWELL_MS = 250;
 const FAREWELL_TRIES = 10;
 
-const NOBODY: ReadonlySet<Caller> = new Set();
+const NOBODY = new Roster<Caller>();
 
 export type ListenerOptions = {
   readonly listen: ListenConfig;
@@ -60,7 +61,7 @@ export class Listener {
   /** Connections between two requests, the longest idle one first; kept only where there is a limit to their number. */
   readonly #idle: Set<Socket> | null;
   readonly #options: ListenerOptions;
-  readonly #callers = new Set<Caller>();
+  readonly #callers = new Roster<Caller>();
   readonly #connections = new WeakMap<Duplex, Connection>();
   /** Upgrades that came behind requests which are not over, by connection. */
   readonly #behindOthers = new WeakMap<Duplex, () => void>();
@@ -182,7 +183,7 @@ export class Listener {
   #onUnreadable(error: Unreadable, socket: Duplex): void {
     const { code = '' } = error;
     const connection = this.#connections.get(socket);
-    const [first] = connection?.callers ?? [];
+    const first = connection?.callers.first();
     if (LEFT.has(code)) return this.#refuseUnreadable(socket, null);
     if (connection !== undefined && isRefused(connection)) return;
     // What comes behind the last request of a connection is not read, and no reason to withhold the answer to that one.
@@ -318,16 +319,17 @@ export class Listener {
     const requestId = requestIdOf(req.headers, peer, requestIdTrust);
     this.#idle?.delete(req.socket);
     const caller = new Caller(req, res, requestId, peer, offer, limits.maxContentBytes, (report) => {
-      this.#callers.delete(caller);
-      leave(connection, caller);
+      this.#callers.remove(place);
+      connection.callers.remove(placeThere);
+      connection.refused ||= caller.endsConnection;
       if (connection.callers.size === 0 && !req.socket.destroyed) this.#idle?.add(req.socket);
       this.#options.over(report);
       if (connection.callers.size === 0) this.#behindOthers.get(req.socket)?.();
       if (this.#draining) this.#server.closeIdleConnections();
       if (this.#callers.size === 0) this.#onIdle?.();
     });
-    this.#callers.add(caller);
-    connection.callers.add(caller);
+    const place = this.#callers.add(caller);
+    const placeThere = connection.callers.add(caller);
     return caller;
   }
 
@@ -335,11 +337,11 @@ export class Listener {
     const { limits, requestIdTrust } = this.#options;
     const requestId = requestIdOf(req.headers, peer, requestIdTrust);
     const caller = new Caller(req, res, requestId, peer, null, limits.maxContentBytes, (report) => {
-      this.#callers.delete(caller);
+      this.#callers.remove(place);
       this.#options.over(report);
       if (this.#callers.size === 0) this.#onIdle?.();
     });
-    this.#callers.add(caller);
+    const place = this.#callers.add(caller);
     const { expect } = req.headers;
     if (req.method === 'CONNECT') caller.refuse('bad-request', { status: 501 });
     else if (req.fieldBytes > limits.maxFieldBytes) caller.refuse('bad-request', { status: 431 });
@@ -365,11 +367,6 @@ export class Listener {
 function isRefused(connection: Connection): boolean {
   for (const caller of connection.callers) connection.refused ||= caller.endsConnection;
   return connection.refused;
-}
-
-function leave(connection: Connection, caller: Caller): void {
-  connection.callers.delete(caller);
-  connection.refused ||= caller.endsConnection;
 }
 
 /** The client has ended its connection, in the middle of a request too. */

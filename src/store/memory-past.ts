@@ -10,6 +10,7 @@
 
 import type { ClaimResult, Ended, FlightRef, KeyMaterial, Lease, Settlement, TakenKey } from '../core/claim.js';
 import type { Giver, MemoryBudget } from '../core/memory-budget.js';
+import { Registry } from '../core/roster.js';
 import { sizeOf } from '../core/sharing.js';
 import { PartialSweep } from './partial-sweep.js';
 import type { SettleAs } from './store.js';
@@ -52,11 +53,11 @@ const OVERHEAD_BYTES = 512;
 export class MemoryPast implements Giver {
   readonly #budget: MemoryBudget;
   /** Kept responses that stand against a second execution, and those that only spare one; least recently used first. */
-  readonly #promised = new Map<string, Kept>();
-  readonly #spare = new Map<string, Kept>();
+  readonly #promised = new Registry<Kept>();
+  readonly #spare = new Registry<Kept>();
   readonly #facts = new Map<string, Fact>();
   /** Ended flights, by flight id, oldest first. */
-  readonly #results = new Map<string, Result>();
+  readonly #results = new Registry<Result>();
   /** Of those, the ones that only answer somebody who asks twice. */
   readonly #collected = new Set<string>();
   /** What is kept and what was collected: what can be given up, if nobody else holds it. */
@@ -204,7 +205,7 @@ export class MemoryPast implements Giver {
     this.#spareBytes += bytes;
   }
 
-  #roomOf({ origin }: Kept): Map<string, Kept> {
+  #roomOf({ origin }: Kept): Registry<Kept> {
     return isPromised(origin) ? this.#promised : this.#spare;
   }
 

@@ -8,6 +8,7 @@
 
 import { performance } from 'node:perf_hooks';
 import type { Held, Lease, Settlement, TakenKey } from '../core/claim.js';
+import { Registry } from '../core/roster.js';
 import type { WaitOptions } from './leases.js';
 import type { Entered, NoTurn, PlaceRequest, Queue, Turn } from './queue.js';
 import { StoreUnavailable } from './store.js';
@@ -41,9 +42,9 @@ type Line = {
 
 export class MemoryQueue implements Queue {
   readonly #now: () => number;
-  readonly #lines = new Map<string, Line>();
+  readonly #lines = new Registry<Line>();
   /** What became of places whose `turn` has not been asked for yet. */
-  readonly #untold = new Map<string, Turn | NoTurn>();
+  readonly #untold = new Registry<Turn | NoTurn>();
   #fence = Date.now() * 1_000;
   #closed = false;
 

@@ -8,6 +8,7 @@
 import { performance } from 'node:perf_hooks';
 import type { ClaimResult, FlightRef, Held, Lease, Purged, Settlement, TakenKey } from '../core/claim.js';
 import type { MemoryBudget } from '../core/memory-budget.js';
+import { Registry } from '../core/roster.js';
 import { variantStart } from '../core/sharing.js';
 import type { WaitOptions } from './leases.js';
 import { MemoryMarks } from './memory-marks.js';
@@ -54,7 +55,7 @@ const SWEEP_MS = 250;
 export class MemoryStore implements Store {
   readonly queue: MemoryQueue;
   readonly #now: () => number;
-  readonly #flights = new Map<string, Flight>();
+  readonly #flights = new Registry<Flight>();
   readonly #past: MemoryPast;
   /** Flights after which somebody was elected, and until when that is remembered; oldest first. */
   readonly #elected = new Map<string, number>();

@@ -9,6 +9,7 @@
 import { createHash } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import type { Held, Lease, Settlement } from '../core/claim.js';
+import { Registry } from '../core/roster.js';
 import type { WaitOptions } from './leases.js';
 import type { Entered, NoTurn, PlaceRequest, Queue, Turn } from './queue.js';
 import { StoreUnavailable } from './store.js';
@@ -25,7 +26,7 @@ type Climb = {
 export class NamedQueue implements Queue {
   readonly #queue: Queue;
   /** Those that wait, by the flight's id. */
-  readonly #climbs = new Map<string, Climb>();
+  readonly #climbs = new Registry<Climb>();
   /** The leases that are one turn together. */
   readonly #parts = new WeakMap<Lease, readonly Lease[]>();
 

@@ -6,13 +6,16 @@
 /** How many one part has. */
 const PART = 1_000;
 
+/** Whatever has keys that can be walked through while it changes. */
+export type Keyed = { keys(): IterableIterator<string> };
+
 /** Looks at the keys of a map again and again, a part at each step. */
 export class PartialSweep {
-  readonly #map: ReadonlyMap<string, unknown>;
+  readonly #map: Keyed;
   readonly #visit: (key: string, now: number) => void;
   #left: Iterator<string> | null = null;
 
-  constructor(map: ReadonlyMap<string, unknown>, visit: (key: string, now: number) => void) {
+  constructor(map: Keyed, visit: (key: string, now: number) => void) {
     this.#map = map;
     this.#visit = visit;
   }

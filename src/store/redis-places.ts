@@ -10,6 +10,7 @@
 
 import { performance } from 'node:perf_hooks';
 import { type Held, type Lease, newFlightId } from '../core/claim.js';
+import { Registry } from '../core/roster.js';
 import type { WaitOptions } from './leases.js';
 import type { Entered, NoTurn, PlaceRequest, Turn } from './queue.js';
 import { StoreUnavailable } from './store.js';
@@ -74,13 +75,13 @@ const LOOK_MOST = 64;
 
 export class Places {
   readonly #options: PlacesOptions;
-  readonly #groups = new Map<string, Group>();
+  readonly #groups = new Registry<Group>();
   /** All places that have not been left or told, by the flight id that their caller knows. */
-  readonly #places = new Map<string, Place>();
+  readonly #places = new Registry<Place>();
   /** The groups of those that are looked after, by the flight id that the server knows. */
-  readonly #standing = new Map<string, Group>();
+  readonly #standing = new Registry<Group>();
   /** Turns of which a push told before the answer that gave the place was read. */
-  readonly #early = new Map<string, Told>();
+  readonly #early = new Registry<Told>();
   #closed = false;
 
   constructor(options: PlacesOptions) {

@@ -8,6 +8,7 @@
  */
 
 import type { FlightRef, Held, Lease } from '../core/claim.js';
+import { Registry } from '../core/roster.js';
 import type { Frames } from './frames.js';
 import type { WaitOptions } from './leases.js';
 import { type Answer, answered, heldOrLost, type ScriptedRedis, type StoreLog } from './redis-link.js';
@@ -71,7 +72,7 @@ const SENT_MOST = 100_000;
 
 export class RedisRelay implements Relay {
   readonly #options: RedisRelayOptions;
-  readonly #followed = new Map<string, Set<Following>>();
+  readonly #followed = new Registry<Set<Following>>();
   /** Flights of which this process has sent pieces, and whether they go on beyond it. */
   readonly #sent = new Map<string, 'within' | 'beyond'>();
 
@@ -149,7 +150,7 @@ export class RedisRelay implements Relay {
       void this.#fetch(following);
     };
     if (signal.aborted) return { resume };
-    const same = this.#followed.get(flight.flight) ?? new Set();
+    const same = this.#followed.get(flight.flight) ?? new Set<Following>();
     this.#followed.set(flight.flight, same.add(following));
     signal.addEventListener('abort', () => this.#end(following), { once: true });
     void this.#fetch(following);

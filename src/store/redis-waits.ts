@@ -11,6 +11,7 @@
 
 import { performance } from 'node:perf_hooks';
 import type { FlightRef, Settlement } from '../core/claim.js';
+import { Registry } from '../core/roster.js';
 import type { WaitOptions } from './leases.js';
 import type { StoreLog } from './redis-link.js';
 
@@ -72,9 +73,9 @@ const RETRY_MS = 500;
 
 export class Waits {
   readonly #options: WaitsOptions;
-  readonly #waits = new Map<string, Wait>();
-  readonly #pushes = new Map<string, Push>();
-  readonly #registered = new Map<string, Registration>();
+  readonly #waits = new Registry<Wait>();
+  readonly #pushes = new Registry<Push>();
+  readonly #registered = new Registry<Registration>();
   #live = false;
   #blindUntil = Number.NEGATIVE_INFINITY;
   #joined = false;

@@ -9,7 +9,7 @@
 
 import type http from 'node:http';
 import { isIP } from 'node:net';
-import { buildConnector, type Client, type Dispatcher } from 'undici';
+import type { buildConnector, Client, Dispatcher } from 'undici';
 import type { AddressConfig, UpstreamConfig } from '../config/config.js';
 import { ClientPool } from './client-pool.js';
 import type {
@@ -28,6 +28,7 @@ import { endWhenRead } from './paused-end.js';
 import { Standing } from './standing.js';
 import { ignoreContinue } from './unasked-continue.js';
 import { UndiciExchange } from './undici-exchange.js';
+import { connectorOf } from './undici-parts.js';
 
 /** Total size of the fields of one message, both ways. */
 export const MAX_FIELD_BYTES = 65_536;
@@ -143,7 +144,7 @@ export class Address {
 
   #connector(): buildConnector.connector {
     const { servername } = this.#secure;
-    const connect = buildConnector({
+    const connect = connectorOf({
       timeout: this.#config.connectTimeoutMs,
       socketPath: this.#place.socketPath,
       ...this.#secure,

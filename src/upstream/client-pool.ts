@@ -6,7 +6,8 @@
  * one that could not connect is not used again; what is free is found without a search, whatever their number.
  */
 
-import { Client, type Dispatcher } from 'undici';
+import type { Client, Dispatcher } from 'undici';
+import { UndiciClient } from './undici-parts.js';
 
 type Member = {
   readonly client: Client;
@@ -55,7 +56,7 @@ export class ClientPool {
   }
 
   #add(): Member {
-    const client = new Client(this.#origin, this.#options);
+    const client = new UndiciClient(this.#origin, this.#options);
     const member: Member = { client, isFree: false, connectedAtMs: null };
     client.on('connect', () => {
       member.connectedAtMs = performance.now();
