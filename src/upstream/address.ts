@@ -101,9 +101,13 @@ export class Address {
       const sessions = this.#sessions[connections === 'keyed' ? 'keyed' : 'open'];
       return new Http2Exchange(sendable, sink, sessions, this.#config).start(connections === 'fresh');
     }
-    // undici drops trailers, takes no target but a path, and does not say which of its connections it will use.
+    // undici drops trailers, takes no target but a path or a scheme in small letters, and does not say which of its
+    // connections it will use.
     const isForNode =
-      connections === 'fresh' || request.trailers !== null || (request.method === 'OPTIONS' && request.target === '*');
+      connections === 'fresh' ||
+      request.trailers !== null ||
+      (request.method === 'OPTIONS' && request.target === '*') ||
+      hasCapitalScheme(request.target);
     if (isForNode) return this.#overNode(sendable, sink, null, this.#agents[connections]);
     const exchange = new UndiciExchange(request.method, sink);
     const options: Dispatcher.DispatchOptions & { servername: string } = {
@@ -157,6 +161,11 @@ export class Address {
         callback(null, socket);
       });
   }
+}
+
+/** Schemes have no case (RFC 3986 section 3.1), but undici looks for one. */
+function hasCapitalScheme(target: string): boolean {
+  return !target.startsWith('/') && /^https?:\/\//i.test(target) && !/^https?:/.test(target);
 }
 
 function secureOptions({ url }: AddressConfig, { tls }: UpstreamConfig): SecureOptions {

@@ -41,6 +41,8 @@ t.test('targets arrive byte for byte, in every form', async (t) => {
     `/${kind}/target/"<>^\`{|}\\;:@!$&'()*+,=~`,
     `/${kind}/target/${'long/'.repeat(12_000)}`,
     `http://a/${kind}/target/absolute?x=1`,
+    `HTTP://a/${kind}/target/absolute?x=1`,
+    `hTtPs://A/${kind}/target/absolute?x=1`,
     `/${kind}/../${kind}/target/dots`,
     `//${kind}//target/slashes`,
   ];
@@ -62,6 +64,21 @@ t.test('targets arrive byte for byte, in every form', async (t) => {
       witness.received.slice(before).some((request) => request.target === `http://a${target}`),
       target,
     );
+  }
+  t.same(witness.faults, []);
+});
+
+t.test('a scheme in capitals is the same scheme: for rules, keys and the agreement with Host', async (t) => {
+  const spelled = (scheme: string) => message('POST', `${scheme}://a/replay/scheme`) + lastRequest('/');
+  for (const scheme of ['HTTP', 'Http', 'hTTPS']) {
+    const target = `${scheme}://a/queue/scheme`;
+    const [response] = await allResponses(gateway.url, message('GET', target) + lastRequest('/'));
+    t.equal(fieldsOf(response!.fields, 'cache-status').length, 1, `${target} meets its rule`);
+    t.equal(only(target).target, target);
+    const other = await allResponses(gateway.url, message('GET', `${scheme}://b/queue/scheme`));
+    t.same(other.map(statusOf), [400], 'another host than that of the field');
+    t.same((await allResponses(gateway.url, message('GET', `${scheme}:///queue/scheme`))).map(statusOf), [400]);
+    t.same((await allResponses(gateway.url, spelled(scheme))).map(statusOf), [200, 200]);
   }
   t.same(witness.faults, []);
 });
