@@ -177,9 +177,9 @@ function keepMsOfRule(rule: Rule | undefined): number | null {
 
 function openableStore(config: StoreConfig, local: MemoryStore, log: Logger): Store {
   if (config.kind === 'memory') return local;
-  const { url, prefix, commandTimeoutMs, secrets } = config;
+  const { access, prefix, commandTimeoutMs, secrets } = config;
   return new RedisStore({
-    url,
+    access,
     prefix,
     commandTimeoutMs,
     secrets,

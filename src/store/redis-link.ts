@@ -7,21 +7,20 @@
  * which is why every script can be asked twice.
  */
 
-import { readFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
+import type { HostPort } from '../config/config.js';
 import type { Held } from '../core/claim.js';
+import { type ClientOptions, newClient, type Scripted, type ScriptedRedis } from './redis-client.js';
 import { StoreUnavailable } from './store.js';
 
-export type StoreLog = (level: 'info' | 'warn', message: string, fields: { readonly [name: string]: unknown }) => void;
+export type StoreLog = (
+  level: 'info' | 'warn' | 'error',
+  message: string,
+  fields: { readonly [name: string]: unknown },
+) => void;
 
-export type LinkOptions = {
-  /** `redis://` or `rediss://`, with user, password and database as usual. */
-  readonly url: string;
-  /** The longest that a small command takes, retry included. */
-  readonly commandTimeoutMs: number;
-  readonly log: StoreLog;
-};
+export type LinkOptions = ClientOptions & { readonly log: StoreLog };
 
 /** What became of a command. */
 export type Answer<T> =
@@ -29,72 +28,6 @@ export type Answer<T> =
   | { readonly kind: 'answered'; readonly value: T; readonly repeated: boolean }
   | { readonly kind: 'refused'; readonly cause: unknown }
   | { readonly kind: 'uncertain'; readonly cause: unknown };
-
-type Argument = string | number | Buffer;
-type Script = (...keysAndArguments: Argument[]) => Promise<unknown>;
-/** Each script of lua/ under its own name; its file says what it takes and gives. Replies come as bytes. */
-export type ScriptedRedis = Redis & {
-  readonly oneflightClaimBuffer: Script;
-  readonly oneflightRenewBuffer: Script;
-  readonly oneflightCompleteBuffer: Script;
-  readonly oneflightReleaseBuffer: Script;
-  readonly oneflightLookBuffer: Script;
-  readonly oneflightLeaveBuffer: Script;
-  readonly oneflightPurgeBuffer: Script;
-  readonly oneflightSettleBuffer: Script;
-  readonly oneflightQueueBuffer: Script;
-  readonly oneflightRelayBuffer: Script;
-  readonly oneflightRelayOnBuffer: Script;
-  readonly oneflightPiecesBuffer: Script;
-  readonly oneflightStandingBuffer: Script;
-};
-
-const lua = (file: string) => readFileSync(new URL(`./lua/${file}`, import.meta.url), 'utf8');
-
-const SCRIPTS = {
-  oneflightClaim: { lua: lua('claim.lua'), numberOfKeys: 4 },
-  oneflightRenew: { lua: lua('renew.lua'), numberOfKeys: 1 },
-  oneflightComplete: { lua: lua('complete.lua'), numberOfKeys: 4 },
-  oneflightRelease: { lua: lua('release.lua'), numberOfKeys: 2 },
-  oneflightLook: { lua: lua('look.lua'), numberOfKeys: 2 },
-  oneflightLeave: { lua: lua('leave.lua'), numberOfKeys: 1 },
-  oneflightPurge: { lua: lua('purge.lua'), numberOfKeys: 3 },
-  oneflightSettle: { lua: lua('settle.lua'), numberOfKeys: 2 },
-  oneflightRelay: { lua: lua('relay.lua'), numberOfKeys: 3 },
-  oneflightRelayOn: { lua: lua('relay-on.lua'), numberOfKeys: 2 },
-  oneflightPieces: { lua: lua('pieces.lua'), numberOfKeys: 3 },
-  oneflightQueue: { lua: lua('queue.lua'), numberOfKeys: 3 },
-  oneflightStanding: { lua: lua('standing.lua'), numberOfKeys: 1 },
-};
-
-/** From 20 ms, doubled up to 1 s, the upper half of it at random: a fleet does not come back in step. */
-function retryDelayMs(attempt: number): number {
-  const most = Math.min(1_000, 20 * 2 ** Math.min(attempt - 1, 6));
-  return most / 2 + (Math.random() * most) / 2;
-}
-
-/** The one place that makes a client of Redis. It does not connect yet. */
-export function newClient(options: LinkOptions): ScriptedRedis {
-  const settings = {
-    lazyConnect: true,
-    enableOfflineQueue: false,
-    // A drop rejects at once what is under way. A resend by the client could come after we had given up.
-    maxRetriesPerRequest: 0,
-    autoResendUnfulfilledCommands: false,
-    // The client would subscribe again without anybody to catch the failure.
-    autoResubscribe: false,
-    retryStrategy: retryDelayMs,
-    connectTimeout: 2_000,
-    // Commands have deadlines of their own. This one is for the connection: silence with a question open means that
-    // the server is stopped or the network gone, and also ends a handshake that is never answered.
-    socketTimeout: Math.max(1_000, 4 * options.commandTimeoutMs),
-    disconnectTimeout: 100,
-    // After a failover behind one address the old primary is still connected, as a replica.
-    reconnectOnError: (error: Error) => error.message.startsWith('READONLY'),
-    scripts: SCRIPTS,
-  };
-  return new Redis(options.url, settings) as Redis as ScriptedRedis;
-}
 
 class TimedOut extends Error {
   override readonly name = 'TimedOut';
@@ -122,9 +55,6 @@ function within<T>(promise: Promise<T>, ms: number): Promise<T> {
   });
 }
 
-/** Asks over the connection for small commands; `extraMs` is for what is larger than one. */
-export type AskSmall = <T>(run: (client: ScriptedRedis) => Promise<T>, extraMs?: number) => Promise<Answer<T>>;
-
 /** The answer's value; `StoreUnavailable` when there is none. */
 export function answered<T>(answer: Answer<T>): T {
   if (answer.kind === 'answered') return answer.value;
@@ -139,6 +69,11 @@ export function heldOrLost(answer: Answer<unknown>): Held {
   return 'lost';
 }
 
+/** `host:port`, with brackets around an IPv6 address. */
+export function addressText({ host, port }: HostPort): string {
+  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
 /** A server that answered with an error did not execute the script: ours write only what cannot fail half-way. */
 function isAnswer(error: unknown): boolean {
   return error instanceof Error && error.name === 'ReplyError';
@@ -146,7 +81,7 @@ function isAnswer(error: unknown): boolean {
 
 /** One connection that is kept up until it is closed. */
 export class RedisLink {
-  readonly client: ScriptedRedis;
+  readonly client: Redis & Scripted;
   readonly #log: StoreLog;
   readonly #role: string;
   /** One line in the log for an outage, not one for each attempt. */
@@ -163,7 +98,7 @@ export class RedisLink {
     this.client.on('close', onDown);
     this.client.on('ready', () => {
       this.#told = false;
-      this.#log('info', 'store connected', { connection: role });
+      this.#log('info', 'store connected', { connection: role, ...this.#place() });
       onReady();
       const waiting = [...this.#whenReady];
       this.#whenReady.clear();
@@ -178,7 +113,13 @@ export class RedisLink {
   #tellOutage(error: Error): void {
     if (this.#told) return;
     this.#told = true;
-    this.#log('warn', 'store connection failed', { connection: this.#role, error: error.message });
+    this.#log('warn', 'store connection failed', { connection: this.#role, ...this.#place(), error: error.message });
+  }
+
+  /** Where it is, unless the sentinels say so. */
+  #place(): { readonly server?: string } {
+    const { host, port, sentinels } = this.client.options;
+    return host === undefined || port === undefined || sentinels ? {} : { server: addressText({ host, port }) };
   }
 
   /** Connects; resolves when that has worked or failed for the first time. Attempts go on until `close`. */

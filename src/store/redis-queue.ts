@@ -9,14 +9,15 @@ import { performance } from 'node:perf_hooks';
 import type { Held, Lease, Settlement } from '../core/claim.js';
 import type { WaitOptions } from './leases.js';
 import type { Entered, NoTurn, PlaceRequest, Queue, Turn } from './queue.js';
-import { type Answer, answered, heldOrLost, type ScriptedRedis } from './redis-link.js';
+import { type Answer, answered, heldOrLost } from './redis-link.js';
 import type { RedisNames } from './redis-names.js';
 import type { Owed } from './redis-owed.js';
 import { type EnteredPlace, type Looked, Places, turnBy } from './redis-places.js';
+import type { AskSmall } from './redis-route.js';
 import { StoreUnavailable } from './store.js';
 
 export type RedisQueueOptions = {
-  readonly ask: <T>(run: (client: ScriptedRedis) => Promise<T>) => Promise<Answer<T>>;
+  readonly ask: AskSmall;
   readonly owed: Owed;
   readonly names: RedisNames;
   readonly process: string;
@@ -171,7 +172,7 @@ export class RedisQueue implements Queue {
 
   #ask(key: string, flight: string, what: string, ...rest: readonly (string | number)[]): Promise<Answer<unknown>> {
     const { ask, names } = this.#options;
-    return ask((client) =>
+    return ask(key, (client) =>
       client.oneflightQueueBuffer(
         names.turns(key),
         names.places(key),

@@ -10,6 +10,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
+import type { RedisAccess } from '../../src/config/config.js';
+import { accessByUrl } from '../../src/config/resolve-store.js';
 import { freePort } from './ports.js';
 import { serverProgram } from './redis-server.js';
 
@@ -31,6 +33,11 @@ export type RedisServer = {
 
 /** A shell between us and the server: it ends the server when our end of its input closes, even after a `kill -9`. */
 const KEEPER = 'dir=$1; shift; "$@" >/dev/null 2>&1 & echo $!; read -r _; kill -9 $! 2>/dev/null; rm -rf "$dir"';
+
+/** A server at a URL, as a configuration with nothing but the URL names it. */
+export function accessTo(url: string): RedisAccess {
+  return accessByUrl(url, { username: null, password: null, tls: null, db: 0 });
+}
 
 /** Starts a server and waits until it answers. */
 export async function startRedis(options: { readonly port?: number } = {}): Promise<RedisServer> {

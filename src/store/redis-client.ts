@@ -1,0 +1,149 @@
+/**
+ * The one place that makes a client of Redis: what it connects to, and how it behaves.
+ *
+ * Invariants: nothing is queued while a connection is down and nothing is resent behind our back; no password is part of a
+ * name, an address or a message.
+ */
+
+import { readFileSync } from 'node:fs';
+import type { ConnectionOptions } from 'node:tls';
+import { Redis, type RedisOptions } from 'ioredis';
+import type { HostPort, RedisAccess, UpstreamTls } from '../config/config.js';
+
+type Argument = string | number | Buffer;
+type Script = (...keysAndArguments: Argument[]) => Promise<unknown>;
+/** Each script of lua/ under its own name; its file says what it takes and gives. Replies come as bytes. */
+export type Scripted = {
+  readonly oneflightClaimBuffer: Script;
+  readonly oneflightRenewBuffer: Script;
+  readonly oneflightCompleteBuffer: Script;
+  readonly oneflightReleaseBuffer: Script;
+  readonly oneflightLookBuffer: Script;
+  readonly oneflightLeaveBuffer: Script;
+  readonly oneflightPurgeBuffer: Script;
+  readonly oneflightSettleBuffer: Script;
+  readonly oneflightQueueBuffer: Script;
+  readonly oneflightRelayBuffer: Script;
+  readonly oneflightRelayOnBuffer: Script;
+  readonly oneflightPiecesBuffer: Script;
+  readonly oneflightStandingBuffer: Script;
+};
+/** What a question may use of a client. */
+export type ScriptedRedis = Scripted &
+  Pick<
+    Redis,
+    | 'call'
+    | 'cluster'
+    | 'config'
+    | 'hget'
+    | 'hmgetBuffer'
+    | 'info'
+    | 'ping'
+    | 'pipeline'
+    | 'scan'
+    | 'subscribe'
+    | 'unlink'
+  >;
+
+const lua = (file: string) => readFileSync(new URL(`./lua/${file}`, import.meta.url), 'utf8');
+
+const SCRIPTS = {
+  oneflightClaim: { lua: lua('claim.lua'), numberOfKeys: 4 },
+  oneflightRenew: { lua: lua('renew.lua'), numberOfKeys: 1 },
+  oneflightComplete: { lua: lua('complete.lua'), numberOfKeys: 4 },
+  oneflightRelease: { lua: lua('release.lua'), numberOfKeys: 2 },
+  oneflightLook: { lua: lua('look.lua'), numberOfKeys: 2 },
+  oneflightLeave: { lua: lua('leave.lua'), numberOfKeys: 1 },
+  oneflightPurge: { lua: lua('purge.lua'), numberOfKeys: 3 },
+  oneflightSettle: { lua: lua('settle.lua'), numberOfKeys: 2 },
+  oneflightRelay: { lua: lua('relay.lua'), numberOfKeys: 3 },
+  oneflightRelayOn: { lua: lua('relay-on.lua'), numberOfKeys: 2 },
+  oneflightPieces: { lua: lua('pieces.lua'), numberOfKeys: 3 },
+  oneflightQueue: { lua: lua('queue.lua'), numberOfKeys: 3 },
+  oneflightStanding: { lua: lua('standing.lua'), numberOfKeys: 1 },
+};
+
+const CONNECT_MS = 2_000;
+const SENTINEL_MS = 1_000;
+/** How often a sentinel that is gone is tried again for its news. */
+const SENTINEL_AGAIN_MS = 5_000;
+
+/** From 20 ms, doubled up to 1 s, the upper half of it at random: a fleet does not come back in step. */
+function retryDelayMs(attempt: number): number {
+  const most = Math.min(1_000, 20 * 2 ** Math.min(attempt - 1, 6));
+  return most / 2 + (Math.random() * most) / 2;
+}
+
+export type ClientOptions = {
+  readonly access: RedisAccess;
+  /** Where the next connection goes to; null: the sentinels know. */
+  readonly next: () => HostPort | null;
+  readonly commandTimeoutMs: number;
+};
+
+/** It does not connect yet. */
+export function newClient({ access, next, commandTimeoutMs }: ClientOptions): Redis & Scripted {
+  const client: Redis = new Redis({
+    ...placeOf(access, next()),
+    ...credentialsOf(access),
+    ...(access.tls === null ? {} : { tls: tlsOf(access.tls) }),
+    db: access.db,
+    lazyConnect: true,
+    enableOfflineQueue: false,
+    // A drop rejects at once what is under way. A resend by the client could come after we had given up.
+    maxRetriesPerRequest: 0,
+    autoResendUnfulfilledCommands: false,
+    // The client would subscribe again without anybody to catch the failure.
+    autoResubscribe: false,
+    retryStrategy: (attempt) => {
+      // The place is read from its options when it connects.
+      Object.assign(client.options, next());
+      return retryDelayMs(attempt);
+    },
+    // Only a sentinel's word is checked, that the server is a primary. A server that is still loading says so to every
+    // question, and one that forbids INFO would be complained about on standard error.
+    enableReadyCheck: access.servers.kind === 'sentinel',
+    connectTimeout: CONNECT_MS,
+    // Commands have deadlines of their own. This one is for the connection: silence with a question open means that
+    // the server is stopped or the network gone, and also ends a handshake that is never answered.
+    socketTimeout: Math.max(1_000, 4 * commandTimeoutMs),
+    disconnectTimeout: 100,
+    // After a failover behind one address the old primary is still connected, as a replica.
+    reconnectOnError: (error: Error) => error.message.startsWith('READONLY'),
+    scripts: SCRIPTS,
+  });
+  return client as Redis & Scripted;
+}
+
+type Settings = Omit<RedisOptions, 'replyMapping'>;
+
+function placeOf({ servers, tls }: RedisAccess, at: HostPort | null): Settings {
+  if (servers.kind !== 'sentinel') return { ...at };
+  return {
+    sentinels: servers.hosts.map(({ host, port }) => ({ host, port })),
+    name: servers.name,
+    ...(servers.username === null ? {} : { sentinelUsername: servers.username }),
+    ...(servers.password === null ? {} : { sentinelPassword: servers.password }),
+    ...(servers.tls === null ? {} : { sentinelTLS: tlsOf(servers.tls) }),
+    enableTLSForSentinelMode: tls !== null,
+    // The sentinels say that there is another primary before the old one is known to be gone.
+    failoverDetector: true,
+    sentinelReconnectStrategy: () => SENTINEL_AGAIN_MS,
+    // Also of a sentinel that takes connections and says nothing: the next one is asked then.
+    sentinelCommandTimeout: SENTINEL_MS,
+    sentinelRetryStrategy: retryDelayMs,
+  };
+}
+
+function credentialsOf({ username, password }: RedisAccess): Settings {
+  return { ...(username === null ? {} : { username }), ...(password === null ? {} : { password }) };
+}
+
+function tlsOf({ ca, cert, key, serverName, verify }: UpstreamTls): ConnectionOptions {
+  return {
+    ...(ca === null ? {} : { ca }),
+    ...(cert === null || key === null ? {} : { cert, key }),
+    ...(serverName === null ? {} : { servername: serverName }),
+    rejectUnauthorized: verify,
+  };
+}
