@@ -25,6 +25,8 @@ import { Listener } from './server/listener.js';
 import { Peers } from './server/peers.js';
 import { MemoryStore } from './store/memory.js';
 import { RedisStore } from './store/redis.js';
+import type { Audit } from './store/redis-audit.js';
+import type { StoreLog } from './store/redis-link.js';
 import type { Store } from './store/store.js';
 import { Upstream } from './upstream/upstream.js';
 
@@ -177,14 +179,34 @@ function keepMsOfRule(rule: Rule | undefined): number | null {
 
 function openableStore(config: StoreConfig, local: MemoryStore, log: Logger): Store {
   if (config.kind === 'memory') return local;
-  const { access, prefix, commandTimeoutMs, secrets } = config;
-  return new RedisStore({
-    access,
-    prefix,
-    commandTimeoutMs,
-    secrets,
-    log: (level, message, fields) => log[level](fields, message),
+  return redisOf(config, (level, message, fields) => log[level](fields, message));
+}
+
+function redisOf(config: Extract<StoreConfig, { kind: 'redis' }>, log: StoreLog): RedisStore {
+  const { access, prefix, commandTimeoutMs, waitReplicas, secrets } = config;
+  return new RedisStore({ access, prefix, commandTimeoutMs, waitReplicas, secrets, log });
+}
+
+export type StoreCheck =
+  | { readonly kind: 'looked'; readonly audit: Audit }
+  /** What was said meanwhile, the reason last. */
+  | { readonly kind: 'unreachable'; readonly reasons: readonly string[] };
+
+/** Connects to the store of a configuration, looks at it as a gateway does at its start, and leaves. Null: nothing to connect to. */
+export async function checkStore(config: StoreConfig): Promise<StoreCheck | null> {
+  if (config.kind === 'memory') return null;
+  const reasons: string[] = [];
+  const store = redisOf(config, (_level, _message, { error }) => {
+    if (typeof error === 'string' && !reasons.includes(error)) reasons.push(error);
   });
+  try {
+    await store.open();
+    return { kind: 'looked', audit: await store.audit() };
+  } catch (error) {
+    return { kind: 'unreachable', reasons: [...reasons, (error as Error).message] };
+  } finally {
+    await store.close();
+  }
 }
 
 /** Ready: not stopping, the store answers, and every upstream has an address to send to. */

@@ -160,6 +160,8 @@ export type StoreConfig =
       readonly prefix: string;
       /** Longest wait for the reply to one command. */
       readonly commandTimeoutMs: number;
+      /** How many replicas must have a claim for it to count. */
+      readonly waitReplicas: number;
       /** Bound of the in-process store that `onStoreDown: local` falls back to. */
       readonly maxMemoryBytes: number;
       /** The first is in use; those behind it were, or will be. Empty: nothing is hidden or sealed. */

@@ -66,4 +66,9 @@ export const redisFields = {
   commandTimeout: duration('20ms', '300ms')
     .default('200ms')
     .describe('Longest wait for the reply to one command; after it the store counts as down.'),
+  waitReplicas: wholeNumber('a number of replicas', 0, 100)
+    .default(0)
+    .describe(
+      'How many replicas must have a claim before its request is forwarded; with fewer the claim is given back and the store counts as down. It costs a round trip to the store and one of the store to its replicas.',
+    ),
 };

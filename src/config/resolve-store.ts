@@ -16,12 +16,13 @@ const SENTINEL_PORT = 26_379;
 export function storeOf(store: ConfigOutput['store'], directory: string): StoreConfig {
   const shared = { maxMemoryBytes: sizeBytes(store.maxMemory), secrets: [store.secret ?? []].flat() };
   if (store.kind !== 'redis') return { kind: 'memory', ...shared };
-  const { prefix, commandTimeout } = store;
+  const { prefix, commandTimeout, waitReplicas } = store;
   return {
     kind: 'redis',
     access: accessOf(store, directory),
     prefix,
     commandTimeoutMs: durationMs(commandTimeout),
+    waitReplicas,
     ...shared,
   };
 }

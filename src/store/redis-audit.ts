@@ -105,7 +105,7 @@ function persistenceOf(appendOnly: string | null, save: string | null, fsync: st
 }
 
 /** What follows from what the primaries say. `configured`: how the gateway was told to get at them. */
-export function auditOf(nodes: readonly Facts[], configured: RedisServers['kind']): Audit {
+export function auditOf(nodes: readonly Facts[], configured: RedisServers['kind'], waitReplicas: number): Audit {
   const unseen = unseenOf(nodes);
   return {
     servers: nodes
@@ -115,10 +115,10 @@ export function auditOf(nodes: readonly Facts[], configured: RedisServers['kind'
     fields: {
       server: [...new Set(nodes.map(({ name }) => name ?? 'unknown version'))].join(', '),
       shape: shapeOf(nodes, configured),
-      guaranteed: guaranteeOf(nodes, configured),
+      guaranteed: guaranteeOf(nodes, configured, waitReplicas),
       ...(unseen === '' ? {} : { unseen }),
     },
-    warnings: warningsOf(nodes, configured),
+    warnings: warningsOf(nodes, configured, waitReplicas),
     error: errorOf(nodes, configured),
   };
 }
@@ -146,7 +146,7 @@ function errorOf(nodes: readonly Facts[], configured: RedisServers['kind']): str
   return null;
 }
 
-function warningsOf(nodes: readonly Facts[], configured: RedisServers['kind']): AuditWarning[] {
+function warningsOf(nodes: readonly Facts[], configured: RedisServers['kind'], waitReplicas: number): AuditWarning[] {
   const warnings: AuditWarning[] = [];
   const policy = nodes.find(({ eviction }) => eviction !== null && eviction !== '')?.eviction;
   if (policy != null) {
@@ -154,11 +154,17 @@ function warningsOf(nodes: readonly Facts[], configured: RedisServers['kind']): 
       'the store evicts keys when its memory is full, and with them claims; set maxmemory-policy to noeviction';
     warnings.push({ message, fields: { policy } });
   }
+  if (nodes.some(({ replicas }) => replicas !== null && replicas < waitReplicas)) {
+    const message = 'a primary of the store has fewer replicas than waitReplicas asks for: no claim counts there';
+    warnings.push({ message, fields: { waitReplicas } });
+  }
   const alone = nodes.some(({ replicas }) => replicas === 0);
   if (configured !== 'single' && alone) {
     warnings.push({ message: 'a primary of the store has no replica: nothing takes over when it fails', fields: {} });
   }
-  if (nodes.some(({ replicas, minReplicas }) => replicas !== null && replicas > 0 && minReplicas === 0)) {
+  // With waitReplicas no such claim counts.
+  const isBlind = nodes.some(({ replicas, minReplicas }) => replicas !== null && replicas > 0 && minReplicas === 0);
+  if (isBlind && waitReplicas === 0) {
     const message =
       'a primary of the store that is cut off from its replicas goes on to give claims that its successor does not know; set min-replicas-to-write';
     warnings.push({ message, fields: {} });
@@ -191,14 +197,15 @@ const AFTER_RESTART: Readonly<Record<Persistence, string>> = {
 };
 
 /** One sentence, as strong as what was seen. */
-function guaranteeOf(nodes: readonly Facts[], configured: RedisServers['kind']): string {
+function guaranteeOf(nodes: readonly Facts[], configured: RedisServers['kind'], waitReplicas: number): string {
   const evicts = nodes.some(({ eviction }) => eviction !== null && eviction !== '');
   const parts = [
     evicts ? 'one leader a key until memory is full' : 'one leader a key while its primary keeps its claims',
   ];
   const persistence = weakest(nodes);
   if (persistence !== null) parts.push(AFTER_RESTART[persistence]);
-  if (configured !== 'single') parts.push('a fail-over forgets those that had not reached the replica');
+  if (waitReplicas > 0) parts.push(`a claim counts when ${waitReplicas} of its replicas have it`);
+  else if (configured !== 'single') parts.push('a fail-over forgets those that had not reached the replica');
   return parts.join('; ');
 }
 

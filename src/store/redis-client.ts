@@ -38,11 +38,13 @@ export type ScriptedRedis = Scripted &
     | 'hget'
     | 'hmgetBuffer'
     | 'info'
+    | 'on'
     | 'ping'
     | 'pipeline'
     | 'scan'
     | 'subscribe'
     | 'unlink'
+    | 'wait'
   >;
 
 const lua = (file: string) => readFileSync(new URL(`./lua/${file}`, import.meta.url), 'utf8');

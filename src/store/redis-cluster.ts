@@ -12,7 +12,7 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { HostPort } from '../config/config.js';
 import type { ScriptedRedis } from './redis-client.js';
-import { type Answer, addressText, RedisLink } from './redis-link.js';
+import { type Answer, addressText, RedisLink, type StoreLog } from './redis-link.js';
 import type { RedisNode, RedisRoute, RouteOptions, Run } from './redis-route.js';
 import { merged, type Redirection, redirectionOf, type SlotMap, slotOf, type View, viewOf } from './redis-slots.js';
 import { StoreUnavailable } from './store.js';
@@ -42,6 +42,9 @@ export class ClusterRoute implements RedisRoute {
   #refreshing: Promise<void> | null = null;
   #timer: NodeJS.Timeout | null = null;
   #closed = false;
+  /** Why a node did not say who has what, the last time that one was asked. */
+  #refusal = '';
+  readonly #said = new Set<string>();
 
   constructor(options: RouteOptions) {
     this.#options = options;
@@ -92,7 +95,8 @@ export class ClusterRoute implements RedisRoute {
     await this.#refresh();
     const { owners, primaries } = this.#map;
     if (owners.length === 0 || owners.includes(undefined)) {
-      throw new StoreUnavailable('store unavailable: some slots of the cluster have no node that is known');
+      const why = this.#refusal === '' ? 'some slots of the cluster have no node that is known' : this.#refusal;
+      throw new StoreUnavailable(`store unavailable: ${why}`);
     }
     return Promise.all(
       primaries.map(async (at) => {
@@ -165,6 +169,7 @@ export class ClusterRoute implements RedisRoute {
     const views = await this.#views();
     if (views.length === 0 || this.#closed) return;
     this.#map = merged(views);
+    this.#said.clear();
     // What was said meanwhile is newer than what was asked for.
     for (const [slot, at] of moved) if (this.#moved.get(slot) === at) this.#moved.delete(slot);
     const wanted = new Set(this.#map.primaries.map(addressText));
@@ -180,7 +185,7 @@ export class ClusterRoute implements RedisRoute {
   /** What some nodes say: those that are connected, and as many others as there is room for. */
   async #views(): Promise<View[]> {
     const connected = shuffled([...this.#known.values()].filter(({ link }) => link.ready));
-    const views = await Promise.all(connected.slice(0, ASK_MOST).map(({ at, link }) => askView(at, link)));
+    const views = await Promise.all(connected.slice(0, ASK_MOST).map(({ at, link }) => this.#askView(at, link)));
     const said = views.filter((view) => view !== null);
     if (said.length > 0 && connected.length > 1) return said;
     const there = new Set(connected.map(({ at }) => addressText(at)));
@@ -190,24 +195,37 @@ export class ClusterRoute implements RedisRoute {
     return [...said, ...more.filter((view) => view !== null)];
   }
 
+  /** Of nodes that are asked again and again: each message once, until something was learned. */
+  #tellOnce(log: StoreLog): StoreLog {
+    return (level, message, fields) => {
+      const text = `${message} ${JSON.stringify(fields)}`;
+      if (level === 'info' || this.#said.has(text)) return;
+      this.#said.add(text);
+      log(level, message, fields);
+    };
+  }
+
+  async #askView(at: HostPort, link: RedisLink): Promise<View | null> {
+    const answer = await link.ask((client) => Promise.all([client.cluster('SLOTS'), client.cluster('NODES')]), ASK_MS);
+    if (answer.kind === 'answered') return viewOf(answer.value[0], String(answer.value[1]), at);
+    this.#refusal = answer.cause instanceof Error ? answer.cause.message : '';
+    return null;
+  }
+
   /** Over a connection of its own, which is not kept. */
   async #askOnce(at: HostPort): Promise<View | null> {
-    const { role, onReady: _, ...options } = this.#options;
+    const { role, onReady: _, log, ...rest } = this.#options;
+    // A connection that is not kept is news only when it fails.
+    const options = { ...rest, log: this.#tellOnce(log) };
     const nothing = () => {};
-    const quiet = { ...options, log: nothing, next: () => at };
-    const link = new RedisLink(role, quiet, nothing, nothing);
+    const link = new RedisLink(role, { ...options, next: () => at }, nothing, nothing);
     try {
       await inTime(link.open(), performance.now() + ASK_MS);
-      return await askView(at, link);
+      return await this.#askView(at, link);
     } finally {
       link.close();
     }
   }
-}
-
-async function askView(at: HostPort, link: RedisLink): Promise<View | null> {
-  const answer = await link.ask((client) => Promise.all([client.cluster('SLOTS'), client.cluster('NODES')]), ASK_MS);
-  return answer.kind === 'answered' ? viewOf(answer.value[0], String(answer.value[1]), at) : null;
 }
 
 /** Both go in one packet, or at least nothing comes between them: a script that the node does not know is sent whole. */

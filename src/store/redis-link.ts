@@ -88,6 +88,9 @@ export class RedisLink {
   #told = false;
   /** Dropped commands that wait for the next connection. */
   readonly #whenReady = new Set<() => void>();
+  /** Those that wait in vain once the link is closed. */
+  readonly #whenClosed = new Set<() => void>();
+  #closed = false;
 
   /** `onReady` runs after each connect, the first included; `onDown` when a connection is gone. */
   constructor(role: string, options: LinkOptions, onReady: () => void, onDown: () => void) {
@@ -128,7 +131,9 @@ export class RedisLink {
   }
 
   close(): void {
+    this.#closed = true;
     this.client.disconnect();
+    for (const giveUp of this.#whenClosed) giveUp();
   }
 
   /** Drops a connection that looks dead; a new one is made. */
@@ -157,17 +162,19 @@ export class RedisLink {
 
   /** Whether a connection gets ready in time. One that still says it is when a command was dropped is the old one. */
   #readyBy(deadline: number): Promise<boolean> {
+    if (this.#closed) return Promise.resolve(false);
     return new Promise((resolve) => {
-      const onReady = () => {
+      const end = (isReady: boolean) => {
         clearTimeout(timer);
-        resolve(true);
-      };
-      const giveUp = () => {
         this.#whenReady.delete(onReady);
-        resolve(false);
+        this.#whenClosed.delete(giveUp);
+        resolve(isReady);
       };
+      const onReady = () => end(true);
+      const giveUp = () => end(false);
       const timer = setTimeout(() => setImmediate(giveUp), deadline - performance.now());
       this.#whenReady.add(onReady);
+      this.#whenClosed.add(giveUp);
     });
   }
 }

@@ -41,6 +41,7 @@ export class RedisOperator {
 
   async settle(key: string, as: SettleAs, only: string | null): Promise<'settled' | 'absent' | 'other'> {
     const { ask, names, turns } = this.#options;
+    if (!names.isKey(key)) return 'absent';
     for (let i = 0; i < SETTLE_TRIES; i += 1) {
       // Read first: a script is to be told the names of its keys, and the flight's id is in one.
       const flight = answered(await ask(key, (client) => client.hget(names.record(key), 'f')));

@@ -36,6 +36,7 @@ export class RedisPurge {
 
   /** With its variants, unless the key itself is taken; one of them that is taken stays. */
   async key(key: string): Promise<Purged> {
+    if (!this.#options.names.isKey(key)) return 'absent';
     const own = await this.#key(key);
     if (own === 'taken') return own;
     const { primaries, timeoutMs, names } = this.#options;

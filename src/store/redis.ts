@@ -28,6 +28,7 @@ import { type Audit, auditOf, look } from './redis-audit.js';
 import { BYTES_PER_MS, GRACE_MS, INLINE_BYTES, wholeMs } from './redis-bounds.js';
 import type { ScriptedRedis } from './redis-client.js';
 import { ClusterRoute } from './redis-cluster.js';
+import { ConfirmedQueue } from './redis-confirmed-queue.js';
 import { type Answer, answered, heldOrLost, type RedisLink, type StoreLog } from './redis-link.js';
 import { RedisNames } from './redis-names.js';
 import { RedisOperator } from './redis-operator.js';
@@ -35,7 +36,8 @@ import { Owed } from './redis-owed.js';
 import { RedisPurge } from './redis-purge.js';
 import { RedisQueue } from './redis-queue.js';
 import { RedisRelay } from './redis-relay.js';
-import { type AskSmall, pushLink, type RedisRoute, type Run, SingleRoute } from './redis-route.js';
+import { RedisReplicas } from './redis-replicas.js';
+import { type AskSmall, pushLink, type RedisRoute, type RouteOptions, type Run, SingleRoute } from './redis-route.js';
 import { type Looked, Waits } from './redis-waits.js';
 import type { Piece, PieceReader, Reading, StillRead } from './relay.js';
 import { claimUnderAllNames, type Looked as LookedAt } from './rotation.js';
@@ -54,6 +56,8 @@ export type RedisStoreOptions = {
   readonly prefix?: string;
   /** The longest that a claim, a renewal or a release takes before it is `StoreUnavailable`. Default 250. */
   readonly commandTimeoutMs?: number;
+  /** How many replicas must have a claim for it to count. Default: none, the primary's word is enough. */
+  readonly waitReplicas?: number;
   /** What responses are sealed with: by the first, opened by all. Default: none, and nothing is sealed. */
   readonly secrets?: readonly string[];
   /** Names this process's channel; unique among all gateways. Default: random. */
@@ -90,6 +94,11 @@ export class RedisStore implements Store {
   readonly #waits: Waits;
   readonly queue: Queue;
   readonly #turns: RedisQueue;
+  readonly #waitReplicas: number;
+  /** Null: claims count at once. */
+  readonly #replicas: RedisReplicas | null;
+  /** Only for claims that replicas must have: WAIT blocks its connection. */
+  readonly #confirmations: RedisRoute | null;
   readonly #relay: RedisRelay;
   readonly #operator: RedisOperator;
   readonly #purge: RedisPurge;
@@ -128,11 +137,23 @@ export class RedisStore implements Store {
       const cluster = new ClusterRoute(routes.commands);
       nodes = () => cluster.nodes;
       this.#commands = cluster;
-      this.#bulk = new ClusterRoute(routes.bulk);
     } else {
       this.#commands = new SingleRoute(routes.commands);
-      this.#bulk = new SingleRoute(routes.bulk);
     }
+    this.#bulk = routeBy(routes.bulk);
+    const wanted = options.waitReplicas ?? 0;
+    this.#waitReplicas = wanted;
+    this.#confirmations = wanted === 0 ? null : routeBy({ ...link, role: 'confirmations', onReady: () => {} });
+    this.#replicas =
+      this.#confirmations === null
+        ? null
+        : new RedisReplicas({
+            route: this.#confirmations,
+            wanted,
+            waitMs: Math.ceil(this.#timeoutMs / 2),
+            // Behind somebody else's WAIT, and then its own.
+            budgetMs: this.#timeoutMs * 1.5,
+          });
     this.#servers = access.servers.kind;
     this.#pushes = pushLink(
       link,
@@ -159,7 +180,9 @@ export class RedisStore implements Store {
       names: this.#names,
       process: this.#process,
     });
-    this.queue = new NamedQueue(this.#turns);
+    this.queue = new NamedQueue(
+      this.#replicas === null ? this.#turns : new ConfirmedQueue(this.#turns, this.#replicas),
+    );
     const walk = { ask, primaries: () => this.#commands.primaries(), timeoutMs: this.#timeoutMs, names: this.#names };
     this.#operator = new RedisOperator({ ...walk, frames: this.#frames, turns: this.#turns });
     this.#purge = new RedisPurge(walk);
@@ -170,7 +193,7 @@ export class RedisStore implements Store {
       claim: async (asked) => {
         // Asked again, so it is wanted again.
         this.#owed.cancel(asked.flight);
-        return claimed(await this.#claim(asked, 'take'));
+        return this.#confirmed(asked, claimed(await this.#claim(asked, 'take')));
       },
       look: (asked) => this.#claim(asked, 'look'),
       giveBack: (lease, election) => this.#giveBack(lease, election),
@@ -237,6 +260,23 @@ export class RedisStore implements Store {
     }
   }
 
+  /** Nothing was executed under a claim that does not count: it is given back. */
+  async #confirmed({ election }: ClaimRequest, result: ClaimResult): Promise<ClaimResult> {
+    if (result.kind !== 'leader' || this.#replicas === null) return result;
+    const { lease } = result;
+    try {
+      await this.#replicas.confirm(lease, (client) => this.#renewBy(client, lease));
+    } catch (error) {
+      void this.#giveBack(lease, election);
+      throw error;
+    }
+    return result;
+  }
+
+  #renewBy(client: ScriptedRedis, { key, flight, fence, leaseMs }: Lease): Promise<unknown> {
+    return client.oneflightRenewBuffer(this.#names.record(key), flight, fence, Math.ceil(leaseMs));
+  }
+
   /** Whoever joined meanwhile asks again. */
   async #giveBack(lease: Lease, election: number): Promise<void> {
     try {
@@ -287,12 +327,7 @@ export class RedisStore implements Store {
   }
 
   async renew(lease: Lease): Promise<Held> {
-    const { key, flight, fence, leaseMs } = lease;
-    const answer = await this.#commands.ask(
-      key,
-      (client) => client.oneflightRenewBuffer(this.#names.record(key), flight, fence, Math.ceil(leaseMs)),
-      this.#timeoutMs,
-    );
+    const answer = await this.#commands.ask(lease.key, (client) => this.#renewBy(client, lease), this.#timeoutMs);
     if (answered(answer) === 1) return 'held';
     this.#relay.ended(lease);
     return 'lost';
@@ -406,6 +441,7 @@ export class RedisStore implements Store {
     this.#waits.close(new StoreUnavailable('the store is closed'));
     this.#commands.close();
     this.#bulk.close();
+    this.#confirmations?.close();
     this.#pushes.close();
   }
 
@@ -413,7 +449,8 @@ export class RedisStore implements Store {
   async #connect(): Promise<void> {
     await this.#pushes.open();
     await this.#subscribing;
-    if (!this.#closed) await Promise.all([this.#commands.open(), this.#bulk.open()]);
+    if (this.#closed) return;
+    await Promise.all([this.#commands.open(), this.#bulk.open(), this.#confirmations?.open()]);
   }
 
   async #subscribe(): Promise<void> {
@@ -499,7 +536,7 @@ export class RedisStore implements Store {
   async audit(): Promise<Audit> {
     const nodes = await this.#commands.primaries();
     const facts = await Promise.all(nodes.map((node) => node.ask(look, AUDIT_MS)));
-    return auditOf(facts.map(answered), this.#servers);
+    return auditOf(facts.map(answered), this.#servers, this.#waitReplicas);
   }
 
   /** Says what was seen: at the start, and whenever there are other servers or they promise something else. */
@@ -542,6 +579,10 @@ export class RedisStore implements Store {
       barMs,
     );
   }
+}
+
+function routeBy(options: RouteOptions): RedisRoute {
+  return options.access.servers.kind === 'cluster' ? new ClusterRoute(options) : new SingleRoute(options);
 }
 
 /** A claim takes what is free. */

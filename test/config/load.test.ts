@@ -292,6 +292,7 @@ drain: 0s
     },
     prefix: 'o:',
     commandTimeoutMs: 50,
+    waitReplicas: 0,
     maxMemoryBytes: 1024 ** 3,
     secrets: ['0123456789abcdefg'],
   });
