@@ -58,7 +58,7 @@ export const redisFields = {
       'TLS to the servers: with rediss:// its details; with sentinel or cluster it also switches TLS on, {} is enough.',
     ),
   username: userName.optional().describe('ACL user; without one the default user.'),
-  password: password.optional().describe('Its password, such as a file: see the form of file variables.'),
+  password: password.optional().describe('Its password; best from a file, as with store.secret.'),
   db: wholeNumber('a database number', 0, 99_999).optional().describe('Number of the database. When left out, 0.'),
   prefix: text('a prefix of up to 64 letters, digits, ".", "_", ":" and "-"', STORE_PREFIX)
     .default('oneflight')

@@ -6,8 +6,9 @@
  */
 
 import { readFileSync } from 'node:fs';
-import type { ConnectionOptions } from 'node:tls';
-import { Redis, type RedisOptions } from 'ioredis';
+import { connect, type Socket } from 'node:net';
+import { type ConnectionOptions, connect as connectTls } from 'node:tls';
+import { AbstractConnector, Redis, type RedisOptions, SentinelConnector } from 'ioredis';
 import type { HostPort, RedisAccess, UpstreamTls } from '../config/config.js';
 
 type Argument = string | number | Buffer;
@@ -66,6 +67,7 @@ const SCRIPTS = {
 };
 
 const CONNECT_MS = 2_000;
+const DISCONNECT_MS = 100;
 const SENTINEL_MS = 1_000;
 /** How often a sentinel that is gone is tried again for its news. */
 const SENTINEL_AGAIN_MS = 5_000;
@@ -109,7 +111,7 @@ export function newClient({ access, next, commandTimeoutMs }: ClientOptions): Re
     // Commands have deadlines of their own. This one is for the connection: silence with a question open means that
     // the server is stopped or the network gone, and also ends a handshake that is never answered.
     socketTimeout: Math.max(1_000, 4 * commandTimeoutMs),
-    disconnectTimeout: 100,
+    disconnectTimeout: DISCONNECT_MS,
     // After a failover behind one address the old primary is still connected, as a replica.
     reconnectOnError: (error: Error) => error.message.startsWith('READONLY'),
     scripts: SCRIPTS,
@@ -119,9 +121,49 @@ export function newClient({ access, next, commandTimeoutMs }: ClientOptions): Re
 
 type Settings = Omit<RedisOptions, 'replyMapping'>;
 
+/**
+ * The client listens for one error of a connection. With TLS there can be another behind it (an alert after a reset), and
+ * an error that nobody listens for ends the process. So every connection is made here, or at least gets an ear here.
+ */
+class HeardConnector extends AbstractConnector {
+  readonly #options: RedisOptions;
+
+  constructor(options: unknown) {
+    super((options as RedisOptions).disconnectTimeout ?? DISCONNECT_MS);
+    this.#options = options as RedisOptions;
+  }
+
+  override async connect(): Promise<Socket> {
+    const { host = 'localhost', port = 0, tls } = this.#options;
+    this.connecting = true;
+    const stream = tls ? connectTls({ host, port, ...tls }) : connect({ host, port });
+    this.stream = stream;
+    stream.on('error', (error: Error) => {
+      this.firstError ??= error;
+    });
+    return stream;
+  }
+}
+
+class HeardSentinelConnector extends SentinelConnector {
+  constructor(options: unknown) {
+    super(options as ConstructorParameters<typeof SentinelConnector>[0]);
+    const own = this as unknown as { connectToSentinel(at: unknown, options?: object): Redis };
+    const toSentinel = own.connectToSentinel.bind(this);
+    own.connectToSentinel = (at, more) => toSentinel(at, { ...more, Connector: HeardConnector });
+  }
+
+  override async connect(...args: Parameters<SentinelConnector['connect']>) {
+    const stream = await super.connect(...args);
+    stream.on('error', () => {});
+    return stream;
+  }
+}
+
 function placeOf({ servers, tls }: RedisAccess, at: HostPort | null): Settings {
-  if (servers.kind !== 'sentinel') return { ...at };
+  if (servers.kind !== 'sentinel') return { ...at, Connector: HeardConnector };
   return {
+    Connector: HeardSentinelConnector,
     sentinels: servers.hosts.map(({ host, port }) => ({ host, port })),
     name: servers.name,
     ...(servers.username === null ? {} : { sentinelUsername: servers.username }),

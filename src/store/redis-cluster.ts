@@ -77,8 +77,8 @@ export class ClusterRoute implements RedisRoute {
         // A moment later it may have moved altogether.
         at = this.#ownerOf(slot);
         asking = false;
-        // Waiting is no way round in circles.
-        hop -= 1;
+        // Waiting is no way round in circles: it has an end of its own.
+        hop = -1;
         continue;
       }
       at = turned.to;

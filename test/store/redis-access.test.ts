@@ -2,17 +2,20 @@
 
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: the configuration's own syntax.
 
+import type { EventEmitter } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { validate } from '../../src/cli/validate.js';
 import { loadConfig } from '../../src/config/load.js';
 import { RedisStore } from '../../src/store/redis.js';
+import { auditOf, look } from '../../src/store/redis-audit.js';
+import { newClient, type ScriptedRedis } from '../../src/store/redis-client.js';
 import { tlsFile } from '../support/dial.js';
 import { eventually } from '../support/gate.js';
 import { configOf, startGateway } from '../support/gateway.js';
 import { freePort } from '../support/ports.js';
-import { type RedisServer, startRedis } from '../support/redis.js';
+import { accessTo, type RedisServer, startRedis } from '../support/redis.js';
 import { lead, newKey } from './contract.js';
 
 t.setTimeout(120_000);
@@ -185,4 +188,51 @@ t.test('the audit says what is guaranteed, and warns of what is not', async (t) 
     code: 0,
     stdout: /one primary behind sentinels/,
   });
+});
+
+t.test('sentinels have a password of their own', async (t) => {
+  const server = await started(t, { settings: ['--requirepass', 'of the server'], password: 'of the server' });
+  const sentinel = await started(t, {
+    sentinel: `sentinel monitor main 127.0.0.1 ${server.port} 1
+sentinel auth-pass main "of the server"
+requirepass "of the sentinel"
+`,
+    password: 'of the sentinel',
+  });
+  const named = (password: string) =>
+    `sentinel: { name: main, hosts: ["127.0.0.1:${sentinel.port}"], password: ${password} }, password: of the server`;
+  await works(t, await opened(t, named('of the sentinel')));
+  await fails(t, named('another one'), /WRONGPASS/);
+  await fails(t, named('of the sentinel').replace('name: main', 'name: other'), /sentinel/i);
+});
+
+t.test('a server that is too old is told apart from one that only looks so', async (t) => {
+  const server = (info: string) =>
+    ({
+      info: async () => info,
+      config: async (_get: string, name: string) => [name, name === 'save' ? '3600 1' : '0'],
+    }) as unknown as ScriptedRedis;
+  const replication = 'role:master\r\nconnected_slaves:0\r\nredis_mode:standalone\r\nmaxmemory:0\r\n';
+  const errorOf = async (versions: string) =>
+    auditOf([await look(server(`${versions}\r\n${replication}`))], 'single', 0).error;
+  t.equal(await errorOf('redis_version:6.0.16'), 'Redis 6.0.16 is too old: 6.2 or newer is needed');
+  t.equal(await errorOf('redis_version:5.9.1'), 'Redis 5.9.1 is too old: 6.2 or newer is needed');
+  for (const version of ['redis_version:6.2.0', 'redis_version:7.0.15', 'redis_version:10.0.0']) {
+    t.equal(await errorOf(version), null, version);
+  }
+  t.equal(await errorOf('redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1'), null);
+  t.match(await errorOf('redis_version:7.0.0\r\nredis_mode:cluster'), /name it in store\.cluster/);
+});
+
+t.test('a second error of a connection does not end the process', async (t) => {
+  const { port } = await started(t);
+  const at = { host: '127.0.0.1', port };
+  const client = newClient({ access: accessTo(`redis://127.0.0.1:${port}`), next: () => at, commandTimeoutMs: 250 });
+  t.teardown(() => client.disconnect());
+  const told: string[] = [];
+  client.on('error', (error: Error) => told.push(error.message));
+  await client.connect();
+  const { stream } = client as unknown as { stream: EventEmitter };
+  for (const message of ['a reset', 'an alert behind it']) stream.emit('error', new Error(message));
+  t.same(told, ['a reset']);
 });

@@ -4,8 +4,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { newFlightId } from '../../src/core/claim.js';
 import { RedisStore, type RedisStoreOptions } from '../../src/store/redis.js';
+import { pushLink } from '../../src/store/redis-route.js';
 import { merged, redirectionOf, slotOf, viewOf } from '../../src/store/redis-slots.js';
-import { eventually } from '../support/gate.js';
+import { eventually, Gate, within } from '../support/gate.js';
+import { freePort } from '../support/ports.js';
 import { RedisCluster } from '../support/redis-fleet.js';
 import { claim, follow, lead, newKey, responseWith, type StoreFactory, settled, storeContract } from './contract.js';
 import { marksContract } from './marks-contract.js';
@@ -115,9 +117,11 @@ t.test('while a slot moves its flights have one leader: it is asked for, or nobo
   t.equal(await leader.renew(lease), 'held', 'a script with one name follows ASK');
   t.equal((await leader.standing(key, lease.flight)).kind, 'in-flight');
   const began = performance.now();
-  await t.rejects(claim(other, { key }), { name: 'StoreUnavailable', message: /TRYAGAIN/ });
+  await t.rejects(claim(other, { key }), { name: 'StoreUnavailable', message: /TRYAGAIN|ASK/ });
   t.ok(performance.now() - began < 1_000);
   const waited = follow(leader, { key });
+  // Longer than a few redirections take.
+  await sleep(300);
   await cluster.endMove(slot, from, to);
   t.equal((await waited).flight, lease.flight, 'a question that waits is answered as soon as it has moved');
   t.equal(await leader.complete(lease, responseWith(Buffer.from('x')), 0), 'held');
@@ -148,6 +152,21 @@ t.test('the node that brings the pushes is gone: another one does', async (t) =>
     t.equal(await leader.complete(lease, responseWith(Buffer.from('x')), 0), 'held');
     t.equal((await wait).kind, 'response');
   }
+});
+
+t.test('pushes are looked for at one node after the other, until one brings them', async (t) => {
+  const dead = { host: '127.0.0.1', port: await freePort() };
+  const nodes = [dead, dead, dead, ...hosts];
+  const listening = new Gate();
+  const link = pushLink(
+    { access, commandTimeoutMs: 250, log: () => {} },
+    () => nodes,
+    () => listening.open(),
+    () => {},
+  );
+  t.teardown(() => link.close());
+  await link.open();
+  await within(10_000, 'a connection', listening.opened);
 });
 
 t.test('a primary is killed: its flights go on with its replica, those of the others do not notice', async (t) => {
