@@ -138,9 +138,10 @@ class HeardConnector extends AbstractConnector {
     this.connecting = true;
     const stream = tls ? connectTls({ host, port, ...tls }) : connect({ host, port });
     this.stream = stream;
-    stream.on('error', (error: Error) => {
-      this.firstError ??= error;
+    stream.once('error', (error: Error) => {
+      this.firstError = error;
     });
+    stream.on('error', () => {});
     return stream;
   }
 }
