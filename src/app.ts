@@ -19,12 +19,12 @@ import { Reconciler } from './exchange/reconciler.js';
 import { Turns } from './exchange/turns.js';
 import { Metrics } from './observe/metrics.js';
 import { watchExchange, watchUpstream } from './observe/watch.js';
-import { Admin, type Readiness } from './server/admin.js';
+import type { Admin, Readiness } from './server/admin.js';
 import { type CertificateNews, faultText } from './server/certificate.js';
 import { Listener } from './server/listener.js';
 import { Peers } from './server/peers.js';
 import { MemoryStore } from './store/memory.js';
-import { RedisStore } from './store/redis.js';
+import type { RedisStore } from './store/redis.js';
 import type { Audit } from './store/redis-audit.js';
 import type { StoreLog } from './store/redis-link.js';
 import type { Store } from './store/store.js';
@@ -52,7 +52,7 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
   const observer = watchExchange(metrics, log);
   const budget = new MemoryBudget(config.store.maxMemoryBytes);
   const local = new MemoryStore({ budget });
-  const store = metrics.watch(openableStore(config.store, local, log));
+  const store = metrics.watch(await openableStore(config.store, local, log));
   const upstreams = upstreamsOf(config, metrics, log);
   const upstreamOf = (name: string): Upstream => required(upstreams, name);
   const elsewhere = askedElsewhere(config);
@@ -85,20 +85,24 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
   });
   metrics.countConnections(() => listener.connectionCount);
   const readiness = (): Promise<Readiness> => look(store, upstreams, listener.draining);
-  const admin =
-    config.admin.kind === 'on'
-      ? new Admin({
-          config: config.admin,
-          readiness,
-          flights: {
-            store,
-            keepMsOf: (route) => keepMsOfRule(config.rules.find((rule) => rule.name === route)),
-            isRule: (name) => config.rules.some((rule) => rule.name === name),
-            audit: (did, entry) => log.warn(entry, `${did} by an operator`),
-          },
-          metrics: { contentType: metrics.contentType, expose: () => metrics.expose() },
-        })
-      : null;
+  let admin: Admin | null = null;
+  // Loaded when clients are served already: the framework behind it takes a third of the time to start.
+  const openAdmin = async (): Promise<string | null> => {
+    if (config.admin.kind !== 'on') return null;
+    const { Admin } = await import('./server/admin.js');
+    admin = new Admin({
+      config: config.admin,
+      readiness,
+      flights: {
+        store,
+        keepMsOf: (route) => keepMsOfRule(config.rules.find((rule) => rule.name === route)),
+        isRule: (name) => config.rules.some((rule) => rule.name === name),
+        audit: (did, entry) => log.warn(entry, `${did} by an operator`),
+      },
+      metrics: { contentType: metrics.contentType, expose: () => metrics.expose() },
+    });
+    return admin.listen();
+  };
 
   const closeAdapters = async (): Promise<void> => {
     await admin?.close();
@@ -108,8 +112,8 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
   try {
     await Promise.all([store.open(), local.open()]);
     for (const upstream of upstreams.values()) upstream.open();
-    const adminUrl = admin === null ? null : await admin.listen();
     const url = await listener.listen();
+    const adminUrl = await openAdmin();
     return {
       url,
       adminUrl,
@@ -177,12 +181,14 @@ function keepMsOfRule(rule: Rule | undefined): number | null {
   return rule?.policy.kind === 'coalesce' && rule.policy.keep.kind === 'fixed' ? rule.policy.keep.keepMs : null;
 }
 
-function openableStore(config: StoreConfig, local: MemoryStore, log: Logger): Store {
+async function openableStore(config: StoreConfig, local: MemoryStore, log: Logger): Promise<Store> {
   if (config.kind === 'memory') return local;
   return redisOf(config, (level, message, fields) => log[level](fields, message));
 }
 
-function redisOf(config: Extract<StoreConfig, { kind: 'redis' }>, log: StoreLog): RedisStore {
+async function redisOf(config: Extract<StoreConfig, { kind: 'redis' }>, log: StoreLog): Promise<RedisStore> {
+  // Its client is loaded by who uses it.
+  const { RedisStore } = await import('./store/redis.js');
   const { access, prefix, commandTimeoutMs, waitReplicas, secrets } = config;
   return new RedisStore({ access, prefix, commandTimeoutMs, waitReplicas, secrets, log });
 }
@@ -196,7 +202,7 @@ export type StoreCheck =
 export async function checkStore(config: StoreConfig): Promise<StoreCheck | null> {
   if (config.kind === 'memory') return null;
   const reasons: string[] = [];
-  const store = redisOf(config, (_level, _message, { error }) => {
+  const store = await redisOf(config, (_level, _message, { error }) => {
     if (typeof error === 'string' && !reasons.includes(error)) reasons.push(error);
   });
   try {

@@ -62,7 +62,7 @@ const PROCEED: RejectPolicy = {
 export function demoConfig({ host, port, upstream }: { host: string; port: number; upstream: URL }): Config {
   const everywhere = { host: null, headers: [] };
   return {
-    listen: { host, port, tls: null, proxyProtocol: false },
+    listen: { host, port, tls: null, http2: false, proxyProtocol: false },
     admin: { kind: 'off' },
     store: { kind: 'memory', maxMemoryBytes: 16_777_216, secrets: [] },
     upstreams: new Map([

@@ -99,6 +99,8 @@ export type ListenConfig = {
   readonly port: number;
   /** Null: requests come in clear. */
   readonly tls: TlsConfig | null;
+  /** Whether HTTP/2 is offered, which needs TLS. */
+  readonly http2: boolean;
   /** Whether connections begin with a header that says who they are from. */
   readonly proxyProtocol: boolean;
 };
@@ -110,6 +112,7 @@ export type LimitsConfig = {
   readonly maxContentBytes: number;
   /** Infinity: any number. */
   readonly maxConnections: number;
+  readonly maxConcurrentStreams: number;
   readonly fieldsTimeoutMs: number;
   readonly contentTimeoutMs: number;
   readonly stallTimeoutMs: number;

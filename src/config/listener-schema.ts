@@ -27,6 +27,7 @@ export const listen = fields({
     .describe(
       'TLS with this certificate. Files that change, or SIGHUP, make new connections use the new pair; a pair that does not fit changes nothing.',
     ),
+  http2: z.boolean().default(false).describe('Whether HTTP/2 is offered beside HTTP/1.1; needs tls.'),
   proxyProtocol: z
     .boolean()
     .default(false)
@@ -45,6 +46,9 @@ export const limits = fields({
   maxConnections: wholeNumber('a number', 1, 1_000_000)
     .optional()
     .describe('Most connections at a time; beyond them the longest idle one is closed, or the new one gets 503.'),
+  maxConcurrentStreams: wholeNumber('a number', 1, 10_000)
+    .default(128)
+    .describe('Most requests that one HTTP/2 connection may have under way.'),
   fieldsTimeout: duration('100ms', '10m')
     .default('30s')
     .describe('Longest time for the fields of a request, and for a TLS handshake.'),

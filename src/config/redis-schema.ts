@@ -63,7 +63,7 @@ export const redisFields = {
   prefix: text('a prefix of up to 64 letters, digits, ".", "_", ":" and "-"', STORE_PREFIX)
     .default('oneflight')
     .describe('Put before every key and channel.'),
-  commandTimeout: duration('20ms', '300ms')
+  commandTimeout: duration('20ms', '5s')
     .default('200ms')
     .describe('Longest wait for the reply to one command; after it the store counts as down.'),
   waitReplicas: wholeNumber('a number of replicas', 0, 100)

@@ -17,6 +17,7 @@ export function limitsOf(limits: ConfigOutput['limits']): LimitsConfig {
     maxFieldBytes: sizeBytes(limits.maxFields),
     maxContentBytes: limits.maxContent === undefined ? Number.POSITIVE_INFINITY : sizeBytes(limits.maxContent),
     maxConnections: limits.maxConnections ?? Number.POSITIVE_INFINITY,
+    maxConcurrentStreams: limits.maxConcurrentStreams,
     fieldsTimeoutMs: durationMs(limits.fieldsTimeout),
     contentTimeoutMs: durationMs(limits.contentTimeout),
     stallTimeoutMs: durationMs(limits.stallTimeout),

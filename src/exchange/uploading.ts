@@ -8,6 +8,7 @@
  */
 
 import { Readable } from 'node:stream';
+import { ContentLost } from '../upstream/failure.js';
 import type { Caller } from './caller.js';
 
 /** What is held of content that nobody reads yet. */
@@ -40,9 +41,9 @@ class Source {
     this.#listener = listener;
     const { req } = caller;
     req.on('data', this.#onData).once('end', this.#onEnd);
-    req.once('error', (error) => this.#break(error));
-    req.once('aborted', () => this.#break(new Error('the client left during its upload')));
-    caller.whenContentBroken(() => this.#break(new Error('the content cannot be read to its end')));
+    req.once('error', ({ message }) => this.#break(message));
+    req.once('aborted', () => this.#break('the client left during its upload'));
+    caller.whenContentBroken(() => this.#break('the content is not read to its end'));
   }
 
   open(): Upload {
@@ -93,10 +94,12 @@ class Source {
     this.#reader?.push(null);
   };
 
-  #break(error: Error): void {
+  #break(why: string): void {
     if (this.#isWhole) return;
-    this.#broken ??= error;
-    this.#opened?.destroy(error);
+    this.#broken ??= new ContentLost(why);
+    this.#caller.req.off('data', this.#onData).off('end', this.#onEnd);
+    this.#ahead = [];
+    this.#opened?.destroy(this.#broken);
   }
 }
 
@@ -106,6 +109,8 @@ class Upload extends Readable {
   constructor(source: Source) {
     super();
     this.#source = source;
+    // Its transport may have let go of it: an error of it is nobody's then, and ends nothing.
+    this.on('error', () => {});
   }
 
   override _read(): void {

@@ -68,7 +68,7 @@ export class Connection implements Dealing {
 }
 
 /** What the system has not taken of what was written last. Node has no public name for it. */
-function queuedBytes(tcp: Socket): number {
+export function queuedBytes(tcp: Socket): number {
   const { _handle: handle } = tcp as { readonly _handle?: { readonly writeQueueSize?: number } | null };
   return handle?.writeQueueSize ?? 0;
 }

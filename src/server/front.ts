@@ -36,7 +36,9 @@ export type FrontOptions = {
   /** Longest time for that header. */
   readonly headerTimeoutMs: number;
   readonly onRefused: (reason: RefusedConnection) => void;
-  /** Takes a connection: the socket itself, or the TLS socket on it. */
+  /** Takes a connection on which HTTP/2 was agreed on; null: it is not offered. */
+  readonly onHttp2: ((socket: Socket, peer: Peer) => void) | null;
+  /** Takes any other connection: the socket itself, or the TLS socket on it. */
   readonly onHttp: (socket: Socket, peer: Peer) => void;
 };
 
@@ -142,15 +144,17 @@ export class Front {
   }
 
   #tlsServer(tls: SecureContextOptions): TlsServer {
-    const { handshakeTimeoutMs } = this.#options;
-    const server = createTlsServer({ ...tls, ALPNProtocols: ['http/1.1'], handshakeTimeout: handshakeTimeoutMs });
+    const { handshakeTimeoutMs, onHttp, onHttp2 } = this.#options;
+    const ALPNProtocols = onHttp2 === null ? ['http/1.1'] : ['h2', 'http/1.1'];
+    const server = createTlsServer({ ...tls, ALPNProtocols, handshakeTimeout: handshakeTimeoutMs });
     server.on('secureConnection', (socket) => {
       const tcp = tcpOf(socket);
       const peer = tcp === null ? undefined : this.#peersOverTls.get(tcp);
       // Better nobody than somebody else.
       if (peer === undefined) return void socket.destroy();
+      if (socket.alpnProtocol === 'h2') return onHttp2?.(socket, peer);
       socket.allowHalfOpen = true;
-      this.#options.onHttp(socket, peer);
+      onHttp(socket, peer);
     });
     // There is nobody to be told: whoever does not speak TLS, or not this one, has no use for an answer in it.
     server.on('tlsClientError', (_error, socket) => {

@@ -21,6 +21,9 @@ import { Front, type RefusedConnection } from './front.js';
 import type { Peers } from './peers.js';
 import { requestIdOf } from './request-id.js';
 import { SlowClients } from './slow-clients.js';
+import type { StreamRequest } from './stream-request.js';
+import type { StreamResponse } from './stream-response.js';
+import { Streams } from './streams.js';
 import { lastResponse, offerOfRequest, ordinaryBytes } from './upgrade-request.js';
 
 /** How often Node looks for requests whose fields take too long, as a part of what they may take, and at most. */
@@ -53,6 +56,7 @@ export class Listener {
   readonly #front: Front;
   readonly #certificate: Certificate | null;
   readonly #slow: SlowClients;
+  readonly #streams: Streams | null;
   /** Connections between two requests, the longest idle one first; kept only where there is a limit to their number. */
   readonly #idle: Set<Socket> | null;
   readonly #options: ListenerOptions;
@@ -88,9 +92,7 @@ export class Listener {
     );
     // The size of the fields is the bound. Node would drop those beyond a number in silence, Content-Length among them.
     this.#server.maxHeadersCount = 0;
-    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-      this.#onUnreadable(error.code ?? '', socket);
-    });
+    this.#server.on('clientError', (error: Unreadable, socket) => this.#onUnreadable(error, socket));
     // A proxy for one API is no tunnel (RFC 9110 section 9.3.6).
     this.#server.on('connect', (_req, socket) => this.#refuseUnreadable(socket, 501));
     this.#server.on('checkContinue', (req, res) => this.#onExpecting(req, res));
@@ -101,6 +103,9 @@ export class Listener {
     this.#server.on('upgrade', (req, socket, first) => this.#onUpgrade(req, socket as Socket, first));
     const { host, port, tls } = options.listen;
     this.#certificate = tls === null ? null : new Certificate(tls);
+    this.#streams = options.listen.http2
+      ? new Streams({ limits, slow: this.#slow, onRequest: (req, res, peer) => this.#onStream(req, res, peer) })
+      : null;
     this.#front = new Front({
       host,
       port,
@@ -112,6 +117,7 @@ export class Listener {
       proxyProtocol: options.listen.proxyProtocol,
       headerTimeoutMs: limits.fieldsTimeoutMs,
       onRefused: options.onRefused,
+      onHttp2: this.#streams === null ? null : (socket, peer) => this.#streams?.serve(socket, peer),
       onHttp: (socket, peer) => {
         this.#onConnection(socket, peer);
         this.#server.emit('connection', socket);
@@ -147,12 +153,15 @@ export class Listener {
     this.#draining = true;
     this.#front.stop();
     this.#server.closeIdleConnections();
+    const ended = this.#streams?.drain();
     if (this.#callers.size > 0) {
       await new Promise<void>((resolve) => {
         this.#onIdle = resolve;
       });
     }
     this.#server.closeIdleConnections();
+    // Of a stream that is over the last bytes may still be on their way; whoever does not take them is not waited for.
+    await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, FAREWELL_MS).unref())]);
   }
 
   /** Ends whatever is left: an answer that has not begun becomes a refusal, one that has is cut. */
@@ -170,14 +179,15 @@ export class Listener {
   }
 
   /** The parser has met something that it cannot read. */
-  #onUnreadable(code: string, socket: Duplex): void {
+  #onUnreadable(error: Unreadable, socket: Duplex): void {
+    const { code = '' } = error;
     const connection = this.#connections.get(socket);
     const [first] = connection?.callers ?? [];
     if (LEFT.has(code)) return this.#refuseUnreadable(socket, null);
     if (connection !== undefined && isRefused(connection)) return;
     // What comes behind the last request of a connection is not read, and no reason to withhold the answer to that one.
     if (code === 'HPE_CLOSED_CONNECTION' && first !== undefined) return;
-    const refusal = STATUS_OF_CODE[code] ?? 400;
+    const refusal = isUnknownMethod(error) ? 501 : (STATUS_OF_CODE[code] ?? 400);
     // It is the content of the only request there is, and its answer has not begun: it is told.
     if (connection?.callers.size === 1 && first !== undefined && !first.req.complete && !first.begun) {
       connection.refused = true;
@@ -219,7 +229,7 @@ export class Listener {
 
   #closeIdle(): boolean {
     const [socket] = this.#idle ?? [];
-    if (socket === undefined) return false;
+    if (socket === undefined) return this.#streams?.closeIdle() ?? false;
     this.#idle?.delete(socket);
     socket.destroy();
     return true;
@@ -321,6 +331,27 @@ export class Listener {
     return caller;
   }
 
+  #onStream(req: StreamRequest, res: StreamResponse, peer: Peer): Caller {
+    const { limits, requestIdTrust } = this.#options;
+    const requestId = requestIdOf(req.headers, peer, requestIdTrust);
+    const caller = new Caller(req, res, requestId, peer, null, limits.maxContentBytes, (report) => {
+      this.#callers.delete(caller);
+      this.#options.over(report);
+      if (this.#callers.size === 0) this.#onIdle?.();
+    });
+    this.#callers.add(caller);
+    const { expect } = req.headers;
+    if (req.method === 'CONNECT') caller.refuse('bad-request', { status: 501 });
+    else if (req.fieldBytes > limits.maxFieldBytes) caller.refuse('bad-request', { status: 431 });
+    else if (req.fault !== null) caller.refuse('bad-request', { detail: req.fault });
+    else if (expect !== undefined && expect.toLowerCase() !== '100-continue') this.#take(caller, 417);
+    else {
+      if (expect !== undefined && caller.announcedBytes <= limits.maxContentBytes) res.interim(100, []);
+      this.#take(caller);
+    }
+    return caller;
+  }
+
   #take(caller: Caller, refusal: 417 | null = null): void {
     if (refusal !== null) caller.refuse('bad-request', { status: refusal });
     // The parser knows methods of other protocols, and lets them through.
@@ -343,6 +374,18 @@ function leave(connection: Connection, caller: Caller): void {
 
 /** The client has ended its connection, in the middle of a request too. */
 const LEFT: ReadonlySet<string> = new Set(['ECONNRESET', 'HPE_INVALID_EOF_STATE']);
+
+/** What the parser says of bytes that it cannot read, and those bytes. */
+type Unreadable = NodeJS.ErrnoException & { readonly rawPacket?: Buffer };
+
+const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~\w]+) [!-~\x80-\xff]+ HTTP\/1\.[01]\r?\n/;
+const REQUEST_LINE_BYTES = 4_096;
+
+/** A request whose method the parser does not know (it has a list), and not just bytes: that is said as such (RFC 9110 section 9.1). */
+function isUnknownMethod({ rawPacket }: Unreadable): boolean {
+  const method = REQUEST_LINE.exec(rawPacket?.toString('latin1', 0, REQUEST_LINE_BYTES) ?? '')?.[1];
+  return method !== undefined && !METHODS.includes(method);
+}
 
 const STATUS_OF_CODE: Readonly<Record<string, number>> = {
   HPE_HEADER_OVERFLOW: 431,

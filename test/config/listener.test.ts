@@ -122,15 +122,16 @@ t.test('limits arrive in their units', async (t) => {
     maxFieldBytes: 65_536,
     maxContentBytes: Number.POSITIVE_INFINITY,
     maxConnections: Number.POSITIVE_INFINITY,
+    maxConcurrentStreams: 128,
     fieldsTimeoutMs: 30_000,
     contentTimeoutMs: 60_000,
     stallTimeoutMs: 60_000,
     keepAliveTimeoutMs: 65_000,
   });
   const written = loaded(
-    'limits: { maxFields: 8KiB, maxContent: 1GiB, maxConnections: 5, fieldsTimeout: 1s, contentTimeout: 2s, stallTimeout: 3s, keepAliveTimeout: 4s }',
+    'limits: { maxFields: 8KiB, maxContent: 1GiB, maxConnections: 5, maxConcurrentStreams: 6, fieldsTimeout: 1s, contentTimeout: 2s, stallTimeout: 3s, keepAliveTimeout: 4s }',
   );
-  t.same(Object.values(written.limits), [8_192, 1_073_741_824, 5, 1_000, 2_000, 3_000, 4_000]);
+  t.same(Object.values(written.limits), [8_192, 1_073_741_824, 5, 6, 1_000, 2_000, 3_000, 4_000]);
 });
 
 testCases('request ids', [
@@ -146,3 +147,9 @@ t.test('a PROXY header from anybody is a warning', async (t) => {
   t.match(warnings('listen: { proxyProtocol: true }'), [/^listen\.proxyProtocol: whoever can connect/]);
   t.same(warnings('listen: { proxyProtocol: true }\ntrustedProxies: [10.0.0.0/8]'), []);
 });
+
+testCases('HTTP/2', [
+  [`${API}listen: { http2: ▶true }\n`, 'listen.http2', 'listen.tls to be set', 'true'],
+  [`${API}listen: { http2: ▶maybe }\n`, 'listen.http2', 'true or false', '"maybe"'],
+  [`${API}limits: { maxConcurrentStreams: ▶0 }\n`, 'limits.maxConcurrentStreams', 'a number from 1 to 10000', '0'],
+]);

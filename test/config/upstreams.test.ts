@@ -32,6 +32,18 @@ const CASES: Marked[] = [
     'an address that the list',
     'that of urls[0]',
   ],
+  [
+    api('urls: [http://a, https://a:80, "http://[::1]", ▶http://A:80/]'),
+    'upstreams.api.urls[3]',
+    'an address that the list',
+    'that of urls[0]',
+  ],
+  [
+    api('urls: ["http://[::1]:81", ▶"http://[0:0:0:0:0:0:0:1]:81"]'),
+    'upstreams.api.urls[1]',
+    'an address that the list',
+    'that of urls[0]',
+  ],
   [api('urls: [http://a, ▶ftp://b]'), 'upstreams.api.urls[1]', 'an http:// or https:// URL', '"ftp://b"'],
   [api('url: ▶unix:relative.sock'), 'upstreams.api.url', 'an http:// or https:// URL', '"unix:relative.sock"'],
   [api('url: http://a, balance: ▶random'), 'upstreams.api.balance', 'round-robin or least-pending', '"random"'],

@@ -139,7 +139,7 @@ for (const [channel, listen] of Object.entries(CHANNELS)) {
 
   t.test(`${channel}: an upload that stops is 408, one that moves is not`, async (t) => {
     const upstream = await RawUpstream.start(t);
-    const gateway = await start(t, 'contentTimeout: 500ms', { listen, upstream: upstream.url });
+    const gateway = await start(t, 'contentTimeout: 1s', { listen, upstream: upstream.url });
 
     const stops = await RawClient.connect(gateway.url);
     stops.write(Buffer.concat([Buffer.from(uploadHead('/stops')), chunkBytes(Buffer.from('{"id"'))]));
@@ -163,7 +163,7 @@ for (const [channel, listen] of Object.entries(CHANNELS)) {
     const slow = await RawClient.connect(gateway.url);
     slow.write(uploadHead('/slow'));
     const slowCall = await upstream.next();
-    for (let i = 0; i < 15; i += 1) {
+    for (let i = 0; i < 20; i += 1) {
       slow.write(chunkBytes(Buffer.from('a')));
       await delay(100);
     }
@@ -178,7 +178,7 @@ for (const [channel, listen] of Object.entries(CHANNELS)) {
     waits.write(much);
     const slowUpstream = await upstream.next();
     slowUpstream.socket.pause();
-    await delay(1_500);
+    await delay(2_500);
     slowUpstream.socket.resume();
     await readHead(slowUpstream.reader);
     await within(20_000, 'all of it', slowUpstream.reader.exactly(much.length));
@@ -233,7 +233,7 @@ t.test('what is spoken after an upgrade may be silent and unread', async (t) => 
   await client.nextHead();
   client.socket.pause();
   server.write(Buffer.alloc(64 * MIB));
-  await delay(1_500);
+  await delay(2_500);
   client.socket.resume();
   t.ok(await within(20_000, 'all bytes', client.reader.exactly(64 * MIB)));
   client.socket.destroy();

@@ -39,7 +39,7 @@ const ROUTES = `
 
 async function gatewaysOf(t: Test, redis: RedisServer, upstream: StubUpstream, steps: readonly (readonly string[])[]) {
   const started = steps.map((secrets) => {
-    const store = `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms, secret: [${secrets.join(', ')}] }`;
+    const store = `{ kind: redis, url: "${redis.url}", commandTimeout: 2s, secret: [${secrets.join(', ')}] }`;
     return startGateways(t, 1, { config: configOf({ upstream: upstream.url, store, routes: ROUTES }) });
   });
   const gateways = (await Promise.all(started)).flat();

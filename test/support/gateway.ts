@@ -30,7 +30,8 @@ const KEEPER = `
   [ -z "$(echo $pids)" ] || kill -9 $pids`;
 let keeper: ChildProcess | null = null;
 
-function keep(how: 'started' | 'ended', pid: number): void {
+/** Has the process ended with this one. */
+export function keep(how: 'started' | 'ended', pid: number): void {
   if (keeper === null) {
     keeper = spawn('/bin/sh', ['-c', KEEPER], { stdio: ['pipe', 'ignore', 'ignore'], detached: true });
     keeper.unref();

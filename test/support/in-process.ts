@@ -81,7 +81,7 @@ export async function startInProcess(
   const turns = new Turns({ store: options.store, local, leaders, upstreamOf, observer });
   const rules = compileRules(options.rules);
   const listener = new Listener({
-    listen: { host: '127.0.0.1', port: 0, tls: null, proxyProtocol: false },
+    listen: { host: '127.0.0.1', port: 0, tls: null, http2: false, proxyProtocol: false },
     limits: DEFAULT_LIMITS,
     onRefused: () => {},
     onCertificate: () => {},

@@ -19,6 +19,7 @@ t.test('an address is ejected after failures in a row, for twice as long each ti
   t.equal(standing.answered(), true);
   t.equal(standing.isEjected(0), false);
   t.equal(standing.failed(0), null);
+  t.same([standing.failed(0), standing.failed(0)], [null, 100], 'as long as the first, after an answer');
   const never = new Standing(null);
   for (let i = 0; i < 100; i++) t.equal(never.failed(0), null);
 });
