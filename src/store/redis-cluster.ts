@@ -24,8 +24,8 @@ const ASK_MS = 1_000;
 const AGAIN_MS = 250;
 /** While names move from node to node. */
 const TRY_AGAIN_MS = 10;
-/** The most redirections of one question. */
-const HOPS = 8;
+/** After so many redirections each of the next ones waits for a moment as well; the question's own time ends them. */
+const HOPS_AT_ONCE = 3;
 
 const EMPTY: SlotMap = { owners: [], primaries: [], nodes: [] };
 
@@ -67,22 +67,17 @@ export class ClusterRoute implements RedisRoute {
     let at = this.#ownerOf(slot);
     let asking = false;
     let answer: Answer<T> = { kind: 'refused', cause: new Error('no node of the cluster is known to have the key') };
-    for (let hop = 0; hop < HOPS && at !== undefined; hop += 1) {
+    for (let hop = 1; at !== undefined; hop += 1) {
       answer = await this.#askNode(at, asking ? afterAsking(run) : run, deadline);
       const turned: Redirection | null = answer.kind === 'refused' ? redirectionOf(answer.cause, at) : null;
       if (turned === null) break;
-      if (turned.kind === 'try-again') {
+      // In the middle of a move nobody may have it yet, or each of two sends us to the other.
+      if (turned.kind === 'try-again' || hop > HOPS_AT_ONCE) {
         if (performance.now() + TRY_AGAIN_MS >= deadline) break;
         await sleep(TRY_AGAIN_MS);
-        // A moment later it may have moved altogether.
-        at = this.#ownerOf(slot);
-        asking = false;
-        // Waiting is no way round in circles: it has an end of its own.
-        hop = -1;
-        continue;
       }
-      at = turned.to;
       asking = turned.kind === 'ask';
+      at = turned.kind === 'try-again' ? this.#ownerOf(slot) : turned.to;
       if (turned.kind !== 'moved') continue;
       this.#moved.set(turned.slot, turned.to);
       void this.#refresh();

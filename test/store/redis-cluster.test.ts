@@ -127,6 +127,18 @@ t.test('while a slot moves its flights have one leader: it is asked for, or nobo
   t.equal(await leader.complete(lease, responseWith(Buffer.from('x')), 0), 'held');
 });
 
+t.test('two nodes send to each other: the question waits until they agree', async (t) => {
+  const store = await open(t);
+  const { key, slot } = await keyAt(1);
+  const [from, to] = [cluster.primaries[1]!, cluster.primaries[2]!];
+  const id = String(await to.command('CLUSTER', 'MYID'));
+  await from.command('CLUSTER', 'SETSLOT', slot, 'NODE', id);
+  const waited = lead(store, { key });
+  await sleep(300);
+  await to.command('CLUSTER', 'SETSLOT', slot, 'NODE', id);
+  t.equal((await waited).key, key);
+});
+
 t.test('queues take turns while their slot moves to and fro', async (t) => {
   const [a, b] = [await open(t), await open(t)];
   const { key, slot } = await keyAt(0);
