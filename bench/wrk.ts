@@ -1,7 +1,7 @@
 /** `wrk`: the one load generator at hand that is faster than the proxies it loads. */
 
 import { execFile } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { type Program, programOf } from '../test/support/debian-package.js';
@@ -37,7 +37,9 @@ export async function load(url: string, seconds: number, keys: 'one' | 'distinct
 /** Each request under a path that none had before. */
 function scriptOfDistinct(): string {
   if (countingScript === null) {
-    countingScript = join(newFolder(), 'distinct.lua');
+    const folder = newFolder();
+    process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+    countingScript = join(folder, 'distinct.lua');
     const text = [
       'local n, run = 0, string.format("%x", math.floor(os.clock() * 1e6) + os.time() * 1000)',
       'local prefix',

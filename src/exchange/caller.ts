@@ -165,6 +165,11 @@ export class Caller {
     return this.#endsConnection;
   }
 
+  /** Whether it shares its connection with others, each on a stream of its own. */
+  get isStreamed(): boolean {
+    return isStreamed(this.#res);
+  }
+
   /** Whether its connection speaks another protocol now. */
   get switched(): boolean {
     return this.#switched;

@@ -64,7 +64,7 @@ function located({ method, target: raw, fields }: Asking, rules: RuleTable) {
 function route(caller: Caller, options: HandleOptions): void {
   const { target, host, match } = located(caller, options.rules);
   const { httpVersion, rawHeaders } = caller.req;
-  const fault = requestFault({ httpVersion, fields: rawHeaders, target });
+  const fault = requestFault({ httpVersion, isStreamed: caller.isStreamed, fields: rawHeaders, target });
   if (fault !== null) return caller.refuse('bad-request', { detail: fault });
   if (caller.announcedBytes > caller.maxContentBytes) return caller.refuse('content-too-large');
   caller.rule = match?.rule ?? null;

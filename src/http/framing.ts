@@ -11,20 +11,22 @@ import type { Target } from '../core/target.js';
 /** `uri-host [ ":" port ]` (RFC 9110 section 7.2); it may be empty. */
 const HOST = /^(?:\[[\w\-.~!$&'()*+,;=:%]+\]|[\w\-.~!$&'()*+,;=%]*)(?::\d*)?$/;
 
-const VERSIONS: ReadonlySet<string> = new Set(['1.0', '1.1', '2.0']);
+const VERSIONS: ReadonlySet<string> = new Set(['1.0', '1.1']);
 
 /** What of a request's head decides where it ends and whom it is for. */
 export type RequestHead = {
   readonly httpVersion: string;
+  /** Whether it came on a stream of HTTP/2, and not as a message that names its version itself. */
+  readonly isStreamed: boolean;
   /** Flat field lines as they came. */
   readonly fields: readonly string[];
   readonly target: Target;
 };
 
 /** Why a request cannot be read in one way only; null when it can. */
-export function requestFault({ httpVersion, fields, target }: RequestHead): string | null {
+export function requestFault({ httpVersion, isStreamed, fields, target }: RequestHead): string | null {
   // Parsers let other versions and protocols through; nobody knows what their messages mean.
-  if (!VERSIONS.has(httpVersion)) return 'The version of HTTP is none that is spoken here.';
+  if (!isStreamed && !VERSIONS.has(httpVersion)) return 'The version of HTTP is none that is spoken here.';
   return hostFault(httpVersion, fieldLines(fields, 'host'), target) ?? framingFault(fields, httpVersion);
 }
 

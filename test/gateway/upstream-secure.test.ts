@@ -10,14 +10,14 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2';
 import { createServer as createHttpsServer } from 'node:https';
-import { connect, type Server, type Socket } from 'node:net';
+import { connect, type Server } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import t, { type Test } from 'tap';
 import { tlsFile } from '../support/dial.js';
 import { isProblem } from '../support/expect.js';
 import { eventually, Gate } from '../support/gate.js';
-import { configOf, type Gateway, startGateway } from '../support/gateway.js';
-import { listenOn } from '../support/ports.js';
+import { listenDuring } from '../support/ports.js';
+import { gatewayBefore } from '../support/upstreams.js';
 
 t.setTimeout(120_000);
 
@@ -26,40 +26,6 @@ const pair = (name: string) => ({
   key: readFileSync(tlsFile(`${name}.key`)),
 });
 const CA = readFileSync(tlsFile('ca.pem'));
-
-const ROUTES = `
-  - name: read
-    match: { path: /read/* }
-    upstream: api
-    policy: coalesce
-    key: [ { request: path } ]
-  - name: pay
-    match: { path: /pay/* }
-    upstream: api
-    policy: reject
-    key: [ { request: path } ]`;
-
-function gatewayOf(t: Test, api: string): Promise<Gateway> {
-  const config = configOf({ upstream: 'http://127.0.0.1:1', routes: ROUTES }).replace(
-    /^ {2}api: .*$/m,
-    `  api: ${api}`,
-  );
-  return startGateway(t, { config });
-}
-
-async function listening(t: Test, server: Server | Http2Server): Promise<number> {
-  const sockets = new Set<Socket>();
-  (server as Server).on('connection', (socket: Socket) => {
-    sockets.add(socket);
-    socket.on('close', () => sockets.delete(socket)).on('error', () => {});
-  });
-  const port = await listenOn(server as Server, 0);
-  t.teardown(() => {
-    server.close();
-    for (const socket of sockets) socket.destroy();
-  });
-  return port;
-}
 
 t.test('the certificate is checked against the name of the configuration, never one that a client sends', async (t) => {
   const names: unknown[] = [];
@@ -73,9 +39,9 @@ t.test('the certificate is checked against the name of the configuration, never 
       res.end(`${req.headers.host}`);
     },
   );
-  const port = await listening(t, server);
+  const port = await listenDuring(t, server as Server);
   const own = `cert: "${tlsFile('client.pem')}", key: "${tlsFile('client.key')}"`;
-  const trusting = await gatewayOf(
+  const trusting = await gatewayBefore(
     t,
     `{ url: "https://localhost:${port}", tls: { ca: "${tlsFile('ca.pem')}", ${own} } }`,
   );
@@ -94,8 +60,8 @@ t.test('the certificate is checked against the name of the configuration, never 
   t.same(new Set(peers), new Set(['client']));
   t.equal((await trusting.admin('/readyz')).status, 200);
 
-  const distrusting = await gatewayOf(t, `{ url: "https://localhost:${port}" }`);
-  const misnamed = await gatewayOf(
+  const distrusting = await gatewayBefore(t, `{ url: "https://localhost:${port}" }`);
+  const misnamed = await gatewayBefore(
     t,
     `{ url: "https://localhost:${port}", tls: { ca: "${tlsFile('ca.pem')}", serverName: api.example } }`,
   );
@@ -111,9 +77,9 @@ t.test('the certificate is checked against the name of the configuration, never 
     }
   }
   t.equal(names.length, before, 'nothing was sent');
-  const careless = await gatewayOf(t, `{ url: "https://127.0.0.1:${port}", tls: { verify: false } }`);
+  const careless = await gatewayBefore(t, `{ url: "https://127.0.0.1:${port}", tls: { verify: false } }`);
   t.equal((await careless.request({ path: '/a', headers: ['Host', 'h'] })).text, 'h');
-  const byAddress = await gatewayOf(t, `{ url: "https://127.0.0.1:${port}", tls: { ca: "${tlsFile('ca.pem')}" } }`);
+  const byAddress = await gatewayBefore(t, `{ url: "https://127.0.0.1:${port}", tls: { ca: "${tlsFile('ca.pem')}" } }`);
   t.equal((await byAddress.request({ path: '/a', headers: ['Host', 'h'] })).text, 'h');
 });
 
@@ -121,8 +87,8 @@ t.test('connections are kept whatever the Host of the requests', async (t) => {
   let connections = 0;
   const server = createHttpsServer(pair('one'), (_req, res) => res.end('x'));
   server.on('secureConnection', () => connections++);
-  const port = await listening(t, server);
-  const gateway = await gatewayOf(t, `{ url: "https://localhost:${port}", tls: { ca: "${tlsFile('ca.pem')}" } }`);
+  const port = await listenDuring(t, server as Server);
+  const gateway = await gatewayBefore(t, `{ url: "https://localhost:${port}", tls: { ca: "${tlsFile('ca.pem')}" } }`);
   for (let i = 0; i < 10; i++) await gateway.request({ path: '/a', headers: ['Host', `h${i}.example`] });
   t.equal(connections, 1);
 });
@@ -136,7 +102,7 @@ type Streams = {
 
 async function startHttp2(t: Test, secure: boolean, options = {}): Promise<Streams> {
   const server: Http2Server = secure ? createSecureServer({ ...pair('one'), ...options }) : createHttp2Server(options);
-  const port = await listening(t, server);
+  const port = await listenDuring(t, server as Server);
   const streams: Streams = {
     url: secure ? `https://localhost:${port}` : `http://127.0.0.1:${port}`,
     sessions: 0,
@@ -164,7 +130,7 @@ const h2 = (streams: Streams, more = '') =>
 for (const secure of [true, false]) {
   t.test(`HTTP/2 ${secure ? 'over TLS' : 'in the clear'}: messages arrive as they were sent`, async (t) => {
     const streams = await startHttp2(t, secure);
-    const gateway = await gatewayOf(t, h2(streams));
+    const gateway = await gatewayBefore(t, h2(streams));
     let seen: string[] = [];
     let trailers: Record<string, unknown> = {};
     streams.on = (stream, fields, raw) => {
@@ -219,7 +185,7 @@ for (const secure of [true, false]) {
 
 t.test('HTTP/2: request trailers arrive, a HEAD has no content, interim responses pass', async (t) => {
   const streams = await startHttp2(t, false);
-  const gateway = await gatewayOf(t, h2(streams));
+  const gateway = await gatewayBefore(t, h2(streams));
   const trailers = new Gate();
   let got: Record<string, unknown> = {};
   streams.on = (stream, fields) => {
@@ -245,7 +211,7 @@ t.test('HTTP/2: request trailers arrive, a HEAD has no content, interim response
 
 t.test('HTTP/2: more streams than one connection takes make another, and none is lost', async (t) => {
   const streams = await startHttp2(t, false, { settings: { maxConcurrentStreams: 3 } });
-  const gateway = await gatewayOf(t, h2(streams));
+  const gateway = await gatewayBefore(t, h2(streams));
   // The limit is known once a connection is there.
   t.equal((await gateway.request({ path: '/warm' })).status, 200);
   const gate = new Gate();
@@ -265,7 +231,7 @@ t.test(
   'HTTP/2: what was sent and reset is unknown; what was refused, or met a closed connection, is repeated when safe',
   async (t) => {
     const streams = await startHttp2(t, false);
-    const gateway = await gatewayOf(t, h2(streams));
+    const gateway = await gatewayBefore(t, h2(streams));
     const ok = streams.on;
     const failing = (code: number) => {
       streams.on = (stream) => {
@@ -325,7 +291,7 @@ t.test(
   'HTTP/2: a cut is a cut, a client that leaves ends its stream only, a silent upstream ends in time',
   async (t) => {
     const streams = await startHttp2(t, false);
-    const gateway = await gatewayOf(t, h2(streams, ', timeouts: { headers: 300ms, body: 300ms }'));
+    const gateway = await gatewayBefore(t, h2(streams, ', timeouts: { headers: 300ms, body: 300ms }'));
     const ok = streams.on;
     streams.on = (stream) => {
       stream.respond({ ':status': 200, 'content-length': 10 });
@@ -358,7 +324,7 @@ t.test(
 
 t.test('HTTP/2: a slow reader holds its own stream back, and nobody else', async (t) => {
   const streams = await startHttp2(t, false);
-  const gateway = await gatewayOf(t, h2(streams));
+  const gateway = await gatewayBefore(t, h2(streams));
   const piece = Buffer.alloc(65_536, 'x');
   const size = 64 * 1024 * 1024;
   let written = 0;
@@ -403,9 +369,9 @@ t.test('HTTP/2: a slow reader holds its own stream back, and nobody else', async
 
 t.test('HTTP/2: an upstream that does not speak it, or is not there, is unreachable', async (t) => {
   const server = createHttpsServer(pair('one'), (_req, res) => res.end('x'));
-  const port = await listening(t, server);
+  const port = await listenDuring(t, server as Server);
   const options = `http2: true, tls: { ca: "${tlsFile('ca.pem')}" }, timeouts: { connect: 1s }`;
-  const gateway = await gatewayOf(t, `{ url: "https://localhost:${port}", ${options} }`);
+  const gateway = await gatewayBefore(t, `{ url: "https://localhost:${port}", ${options} }`);
   isProblem(t, await gateway.request({ path: '/a' }), 'upstream-unreachable');
   isProblem(t, await gateway.request({ method: 'POST', path: '/pay/a' }), 'upstream-unreachable');
   server.close();

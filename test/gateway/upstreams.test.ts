@@ -9,32 +9,12 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { isProblem } from '../support/expect.js';
 import { delay, eventually, Gate, within } from '../support/gate.js';
-import { configOf, type Gateway, startGateway } from '../support/gateway.js';
+import type { Gateway } from '../support/gateway.js';
 import { freePort } from '../support/ports.js';
 import { type StubUpstream, startUnconnectable, startUpstream } from '../support/upstream.js';
+import { gatewayBefore } from '../support/upstreams.js';
 
-t.setTimeout(120_000);
-
-const ROUTES = `
-  - name: read
-    match: { path: /read/* }
-    upstream: api
-    policy: coalesce
-    key: [ { request: path } ]
-    onUnshareable: fail
-  - name: pay
-    match: { path: /pay/* }
-    upstream: api
-    policy: reject
-    key: [ { request: path } ]`;
-
-function gatewayOf(t: Test, api: string): Promise<Gateway> {
-  const config = configOf({ upstream: 'http://127.0.0.1:1', routes: ROUTES }).replace(
-    /^ {2}api: .*$/m,
-    `  api: ${api}`,
-  );
-  return startGateway(t, { config });
-}
+t.setTimeout(170_000);
 
 const urlsOf = (stubs: readonly { readonly url: string }[]) => `urls: [${stubs.map(({ url }) => url).join(', ')}]`;
 const both = (t: Test) => Promise.all([startUpstream(t), startUpstream(t)]);
@@ -42,7 +22,7 @@ const counts = (stubs: readonly StubUpstream[]) => stubs.map((stub) => stub.coun
 
 t.test('addresses get requests in turn', async (t) => {
   const stubs = await Promise.all([1, 2, 3].map(() => startUpstream(t)));
-  const gateway = await gatewayOf(t, `{ ${urlsOf(stubs)} }`);
+  const gateway = await gatewayBefore(t, `{ ${urlsOf(stubs)} }`);
   for (let i = 0; i < 9; i++) t.equal((await gateway.request({ path: `/a/${i}` })).status, 200);
   t.same(counts(stubs), [3, 3, 3]);
 });
@@ -50,7 +30,7 @@ t.test('addresses get requests in turn', async (t) => {
 t.test('with least-pending, an address that is busy gets no more while another one is not', async (t) => {
   const stubs = await both(t);
   const held = stubs.map((stub) => stub.holds('/slow'));
-  const gateway = await gatewayOf(t, `{ ${urlsOf(stubs)}, balance: least-pending }`);
+  const gateway = await gatewayBefore(t, `{ ${urlsOf(stubs)}, balance: least-pending }`);
   const slow = gateway.send({ path: '/slow' });
   await eventually('the slow one arriving', () => counts(stubs).includes(1));
   const busy = stubs[0].count() === 1 ? 0 : 1;
@@ -66,7 +46,7 @@ t.test('a request of which nothing was written goes to another address, with all
   const unconnectable = await startUnconnectable(t);
   await gone.refuse();
   const urls = urlsOf([gone, unconnectable, there]);
-  const gateway = await gatewayOf(t, `{ ${urls}, eject: false, timeouts: { connect: 200ms, headers: 20s } }`);
+  const gateway = await gatewayBefore(t, `{ ${urls}, eject: false, timeouts: { connect: 200ms, headers: 20s } }`);
   const content = randomBytes(700_000);
   const digest = createHash('sha256').update(content).digest('hex');
   there.on('/sum', async (call) => {
@@ -91,12 +71,12 @@ t.test('attempts end with the retries, and with the addresses', async (t) => {
   const [first, second] = await both(t);
   const third = await startUpstream(t);
   await Promise.all([first.refuse(), second.refuse()]);
-  const once = await gatewayOf(t, `{ ${urlsOf([first, second, third])}, retries: 0, eject: false }`);
+  const once = await gatewayBefore(t, `{ ${urlsOf([first, second, third])}, retries: 0, eject: false }`);
   const statuses = [];
   for (let i = 0; i < 3; i++) statuses.push((await once.request({ path: '/a' })).status);
   t.same(statuses.sort(), [200, 502, 502]);
   await third.refuse();
-  const often = await gatewayOf(t, `{ ${urlsOf([first, second, third])}, retries: 10 }`);
+  const often = await gatewayBefore(t, `{ ${urlsOf([first, second, third])}, retries: 10 }`);
   isProblem(t, await often.request({ path: '/a' }), 'upstream-unreachable');
   isProblem(t, await often.request({ path: '/pay/a' }), 'upstream-unreachable');
   await third.listen();
@@ -105,7 +85,7 @@ t.test('attempts end with the retries, and with the addresses', async (t) => {
 
 t.test('what was written is not sent again', async (t) => {
   const stubs = await both(t);
-  const gateway = await gatewayOf(t, `{ ${urlsOf(stubs)}, eject: false }`);
+  const gateway = await gatewayBefore(t, `{ ${urlsOf(stubs)}, eject: false }`);
   for (const stub of stubs) for (const path of ['/a', '/pay/a']) stub.on(path, (call) => call.reset());
   isProblem(t, await gateway.request({ method: 'POST', path: '/a', body: 'x' }), 'upstream-unreachable');
   isProblem(t, await gateway.request({ path: '/a' }), 'upstream-unreachable');
@@ -117,7 +97,7 @@ t.test(
   'a kept connection that its upstream has closed costs a safe request nothing, and no other is repeated',
   async (t) => {
     const stub = await startUpstream(t);
-    const gateway = await gatewayOf(t, `{ url: ${stub.url} }`);
+    const gateway = await gatewayBefore(t, `{ url: ${stub.url} }`);
     const served = new WeakSet<object>();
     // As when the upstream closes an idle connection at the moment at which a request comes.
     const onlyFirst = (path: string) =>
@@ -155,7 +135,7 @@ t.test(
 
 t.test('an address at which requests fail is left out, and comes back when it answers', async (t) => {
   const [bad, good] = await both(t);
-  const gateway = await gatewayOf(t, `{ ${urlsOf([bad, good])}, eject: { failures: 2, for: 1s } }`);
+  const gateway = await gatewayBefore(t, `{ ${urlsOf([bad, good])}, eject: { failures: 2, for: 1s } }`);
   const usable = async (stub: StubUpstream) =>
     (await gateway.metrics()).sum('oneflight_upstream_usable', { address: `127.0.0.1:${stub.port}` });
   bad.on('/a', (call) => call.reset());
@@ -175,7 +155,7 @@ t.test('an address at which requests fail is left out, and comes back when it an
   const events = () => gateway.logs.flatMap(({ msg }) => /^upstream: an address (.*)/.exec(String(msg))?.[1] ?? []);
   await eventually('two lines', () => events().length === 2);
   t.match(events(), [/is left out/, /answers again/]);
-  const dead = await gatewayOf(t, `{ ${urlsOf([bad, good])}, eject: { failures: 1, for: 60s } }`);
+  const dead = await gatewayBefore(t, `{ ${urlsOf([bad, good])}, eject: { failures: 1, for: 60s } }`);
   await Promise.all([bad.refuse(), good.refuse()]);
   isProblem(t, await dead.request({ path: '/a' }), 'upstream-unreachable');
   await good.listen();
@@ -186,7 +166,7 @@ t.test('statuses count as failures where the configuration says so', async (t) =
   const [bad, good] = await both(t);
   bad.on('/a', (call) => call.answer({ status: 503 }));
   const eject = 'eject: { failures: 1, for: 60s }, failureStatuses: [502, 503]';
-  const gateway = await gatewayOf(t, `{ ${urlsOf([bad, good])}, ${eject} }`);
+  const gateway = await gatewayBefore(t, `{ ${urlsOf([bad, good])}, ${eject} }`);
   const statuses = [];
   for (let i = 0; i < 4; i++) statuses.push((await gateway.request({ path: '/a' })).status);
   t.same(statuses, [503, 200, 200, 200]);
@@ -200,7 +180,7 @@ t.test('health checks take an address out and bring it back', async (t) => {
     stub.on('/healthz', (call) => call.answer({ status: isWell.get(stub) && call.header('host') === 'h' ? 200 : 500 }));
   }
   const rule = '{ path: /healthz, every: 100ms, healthy: 2, unhealthy: 2, statuses: [200], headers: { Host: h } }';
-  const gateway = await gatewayOf(t, `{ ${urlsOf(stubs)}, preserveHost: false, health: ${rule} }`);
+  const gateway = await gatewayBefore(t, `{ ${urlsOf(stubs)}, preserveHost: false, health: ${rule} }`);
   const usable = async () => (await gateway.metrics()).sum('oneflight_upstream_usable', { upstream: 'api' });
   await Promise.all(stubs.map((stub) => stub.arrived(3, '/healthz')));
   t.equal(await usable(), 2);
@@ -225,7 +205,7 @@ t.test('health checks take an address out and bring it back', async (t) => {
 
 t.test('a circuit breaker answers at once while it is open, and lets one request try', async (t) => {
   const stub = await startUpstream(t);
-  const gateway = await gatewayOf(t, `{ url: ${stub.url}, breaker: { failures: 2, for: 1s } }`);
+  const gateway = await gatewayBefore(t, `{ url: ${stub.url}, breaker: { failures: 2, for: 1s } }`);
   const post = (path: string) => gateway.request({ method: 'POST', path });
   stub.on('/a', (call) => call.reset());
   for (let i = 0; i < 2; i++) isProblem(t, await post('/a'), 'upstream-unreachable');
@@ -250,7 +230,7 @@ t.test('a circuit breaker answers at once while it is open, and lets one request
 
 t.test('a trial whose client leaves lets the next request try', async (t) => {
   const stub = await startUpstream(t);
-  const gateway = await gatewayOf(t, `{ url: ${stub.url}, breaker: { failures: 1, for: 100ms } }`);
+  const gateway = await gatewayBefore(t, `{ url: ${stub.url}, breaker: { failures: 1, for: 100ms } }`);
   stub.on('/a', (call) => call.reset());
   stub.holds('/never');
   isProblem(t, await gateway.request({ path: '/a' }), 'upstream-unreachable');
@@ -269,7 +249,7 @@ t.test('a trial whose client leaves lets the next request try', async (t) => {
 
 t.test('no more requests than connections: the next ones wait, and no longer than they may', async (t) => {
   const stub = await startUpstream(t);
-  const gateway = await gatewayOf(t, `{ url: ${stub.url}, connections: { max: 4, queue: 2, wait: 20s } }`);
+  const gateway = await gatewayBefore(t, `{ url: ${stub.url}, connections: { max: 4, queue: 2, wait: 20s } }`);
   const slow = stub.holds('/slow');
   const waiting = async () => (await gateway.metrics()).sum('oneflight_upstream_waiting_requests');
   const open = [1, 2, 3].map(() => gateway.send({ path: '/slow' }));
@@ -289,7 +269,7 @@ t.test('no more requests than connections: the next ones wait, and no longer tha
   for (const one of [...open, fourth]) t.equal((await one.answer).status, 200);
   t.equal(stub.count('/slow'), 4);
   t.equal((await gateway.metrics()).sum('oneflight_upstream_pending_requests'), 0);
-  const short = await gatewayOf(t, `{ url: ${stub.url}, connections: { max: 1, queue: 5, wait: 50ms } }`);
+  const short = await gatewayBefore(t, `{ url: ${stub.url}, connections: { max: 1, queue: 5, wait: 50ms } }`);
   const again = stub.holds('/again');
   const first = short.send({ path: '/again' });
   await again.arrived(1);
@@ -302,8 +282,8 @@ t.test('no more requests than connections: the next ones wait, and no longer tha
 
 t.test('a connection that is old enough gets no more requests, so that names are resolved anew', async (t) => {
   const stub = await startUpstream(t);
-  const lasting = await gatewayOf(t, `{ url: ${stub.url} }`);
-  const aging = await gatewayOf(t, `{ url: ${stub.url}, maxConnectionAge: 1s }`);
+  const lasting = await gatewayBefore(t, `{ url: ${stub.url} }`);
+  const aging = await gatewayBefore(t, `{ url: ${stub.url}, maxConnectionAge: 1s }`);
   const chunked = { method: 'POST', path: '/c', headers: ['Transfer-Encoding', 'chunked'], body: 'x' };
   for (const [gateway, connections] of [
     [lasting, 2],
@@ -329,19 +309,19 @@ t.test('an upstream behind a Unix socket', async (t) => {
   const server = createServer((req, res) => res.end(`${req.method} ${req.url} ${req.headers.host}`));
   await new Promise<void>((resolve) => server.listen(path, resolve));
   t.teardown(() => server.close());
-  const gateway = await gatewayOf(t, `{ url: "unix:${path}" }`);
+  const gateway = await gatewayBefore(t, `{ url: "unix:${path}" }`);
   t.equal((await gateway.request({ path: '/a?b', headers: ['Host', 'x'] })).text, 'GET /a?b x');
   t.equal((await gateway.request({ method: 'POST', path: '/pay/1', headers: ['Host', 'x'] })).text, 'POST /pay/1 x');
   const chunked = { method: 'POST', path: '/c', headers: ['Host', 'x', 'Transfer-Encoding', 'chunked'], body: 'x' };
   t.equal((await gateway.request(chunked)).text, 'POST /c x');
   t.equal((await gateway.admin('/readyz')).status, 200);
-  const own = await gatewayOf(t, `{ url: "unix:${path}", preserveHost: false }`);
+  const own = await gatewayBefore(t, `{ url: "unix:${path}", preserveHost: false }`);
   t.equal((await own.request({ path: '/a', headers: ['Host', 'x'] })).text, 'GET /a localhost');
 });
 
 t.test('each address has its own Host where the client’s is not kept', async (t) => {
   const stubs = await both(t);
-  const gateway = await gatewayOf(t, `{ ${urlsOf(stubs)}, preserveHost: false }`);
+  const gateway = await gatewayBefore(t, `{ ${urlsOf(stubs)}, preserveHost: false }`);
   for (let i = 0; i < 4; i++) await gateway.request({ path: '/a', headers: ['Host', 'public.example'] });
   for (const stub of stubs) {
     t.same(
@@ -354,7 +334,7 @@ t.test('each address has its own Host where the client’s is not kept', async (
 
 t.test('a prefix is stripped, and what is left keeps its spelling', async (t) => {
   const stub = await startUpstream(t);
-  const gateway = await gatewayOf(t, `{ url: ${stub.url}, stripPrefix: /v1 }`);
+  const gateway = await gatewayBefore(t, `{ url: ${stub.url}, stripPrefix: /v1 }`);
   for (const [sent, arrives] of [
     ['/v1/a%2Fb//c?x=/v1', '/a%2Fb//c?x=/v1'],
     ['/v1', '/'],
@@ -375,7 +355,10 @@ t.test('fields are edited in both directions, of responses before they are judge
   const stub = await startUpstream(t);
   const request = '{ set: { X-Api-Key: secret-of-the-gateway }, add: { X-Tag: [a, b] }, remove: [X-Internal] }';
   const response = '{ set: { X-Frame-Options: DENY }, remove: [Server, Set-Cookie] }';
-  const gateway = await gatewayOf(t, `{ url: ${stub.url}, headers: { request: ${request}, response: ${response} } }`);
+  const gateway = await gatewayBefore(
+    t,
+    `{ url: ${stub.url}, headers: { request: ${request}, response: ${response} } }`,
+  );
   const fields = ['Server', 'x/1', 'Set-Cookie', 'a=1', 'x-frame-options', 'ALLOW', 'X-Other', '1'];
   for (const path of ['/a', '/read/a', '/pay/a']) {
     stub.on(path, (call) =>
@@ -399,7 +382,7 @@ t.test('an upgrade goes to another address as well, and holds its connection', a
   const stub = await startUpstream(t);
   const gone = await freePort();
   const urls = `urls: [http://127.0.0.1:${gone}, ${stub.url}]`;
-  const gateway = await gatewayOf(t, `{ ${urls}, eject: false, connections: { max: 1, queue: 0 } }`);
+  const gateway = await gatewayBefore(t, `{ ${urls}, eject: false, connections: { max: 1, queue: 0 } }`);
   stub.on('/ws', (call) => {
     call.raw('HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n');
     call.finish();
@@ -417,7 +400,7 @@ t.test('an upgrade whose client ends its side before there is a connection is en
   const stub = await startUpstream(t);
   const unconnectable = await startUnconnectable(t);
   const urls = urlsOf([unconnectable, { url: `http://127.0.0.1:${await freePort()}` }, stub]);
-  const gateway = await gatewayOf(t, `{ ${urls}, eject: false, timeouts: { connect: 500ms } }`);
+  const gateway = await gatewayBefore(t, `{ ${urls}, eject: false, timeouts: { connect: 500ms } }`);
   const ended = new Gate();
   stub.on('/ws', (call) => {
     call.socket.once('end', () => ended.open());
@@ -433,7 +416,7 @@ t.test('an upgrade whose client ends its side before there is a connection is en
 
 t.test('clients that break off their uploads do not open the breaker', async (t) => {
   const stub = await startUpstream(t);
-  const gateway = await gatewayOf(t, `{ url: ${stub.url}, breaker: { failures: 1, for: 60s } }`);
+  const gateway = await gatewayBefore(t, `{ url: ${stub.url}, breaker: { failures: 1, for: 60s } }`);
   const { hostname, port } = new URL(gateway.url);
   for (const path of ['/up', '/pay/up']) {
     for (const framing of ['Content-Length: 100', 'Transfer-Encoding: chunked']) {

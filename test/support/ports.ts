@@ -7,7 +7,7 @@
  */
 
 import { once } from 'node:events';
-import { type AddressInfo, createServer, type Server } from 'node:net';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { delay } from './gate.js';
 
 const LOWEST = 10_240;
@@ -31,6 +31,21 @@ export async function listenOn(server: Server, port: number, backlog = 511): Pro
       if (port !== 0) await delay(AGAIN_MS);
     }
   }
+}
+
+/** Listens on a free port until the test ends, and ends what is connected then. HTTP/2 servers are given as what they stand on. */
+export async function listenDuring(t: { teardown(end: () => void): void }, server: Server): Promise<number> {
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket) => {
+    sockets.add(socket);
+    socket.on('close', () => sockets.delete(socket)).on('error', () => {});
+  });
+  const port = await listenOn(server, 0);
+  t.teardown(() => {
+    server.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  return port;
 }
 
 /** A port that was free a moment ago. */
