@@ -113,7 +113,8 @@ export function newClient({ access, next, commandTimeoutMs }: ClientOptions): Re
     socketTimeout: Math.max(1_000, 4 * commandTimeoutMs),
     disconnectTimeout: DISCONNECT_MS,
     // After a failover behind one address the old primary is still connected, as a replica.
-    reconnectOnError: (error: Error) => error.message.startsWith('READONLY'),
+    // Before Redis 7 the word stands within the error of the script that wanted to write.
+    reconnectOnError: (error: Error) => /\bREADONLY\b/.test(error.message),
     scripts: SCRIPTS,
   });
   return client as Redis & Scripted;
@@ -149,9 +150,22 @@ class HeardConnector extends AbstractConnector {
 class HeardSentinelConnector extends SentinelConnector {
   constructor(options: unknown) {
     super(options as ConstructorParameters<typeof SentinelConnector>[0]);
-    const own = this as unknown as { connectToSentinel(at: unknown, options?: object): Redis };
+    const own = this as unknown as {
+      connectToSentinel(at: unknown, options?: object): Redis;
+      initFailoverDetector(): Promise<void>;
+    };
     const toSentinel = own.connectToSentinel.bind(this);
-    own.connectToSentinel = (at, more) => toSentinel(at, { ...more, Connector: HeardConnector });
+    own.connectToSentinel = (at, more) => {
+      const client = toSentinel(at, { ...more, Connector: HeardConnector });
+      // A sentinel that is gone is tried again. The client would print each attempt on standard error.
+      client.on('error', () => {});
+      return client;
+    };
+    const detect = own.initFailoverDetector.bind(this);
+    // Of a connection that was given up meanwhile nobody would end the ones to the sentinels.
+    own.initFailoverDetector = async () => {
+      if (this.connecting) await detect();
+    };
   }
 
   override async connect(...args: Parameters<SentinelConnector['connect']>) {

@@ -29,6 +29,9 @@ export type Answer<T> =
   | { readonly kind: 'refused'; readonly cause: unknown }
   | { readonly kind: 'uncertain'; readonly cause: unknown };
 
+/** Until a client that gave up is told to go on. */
+const REVIVE_MS = 100;
+
 class TimedOut extends Error {
   override readonly name = 'TimedOut';
 }
@@ -91,6 +94,7 @@ export class RedisLink {
   /** Those that wait in vain once the link is closed. */
   readonly #whenClosed = new Set<() => void>();
   #closed = false;
+  #reviving: NodeJS.Timeout | null = null;
 
   /** `onReady` runs after each connect, the first included; `onDown` when a connection is gone. */
   constructor(role: string, options: LinkOptions, onReady: () => void, onDown: () => void) {
@@ -99,6 +103,8 @@ export class RedisLink {
     this.client = newClient(options);
     this.client.on('error', (error: Error) => this.#tellOutage(error));
     this.client.on('close', onDown);
+    // The client gives up for good when a fail-over is told while it asks the sentinels for a place.
+    this.client.on('end', () => this.#revive());
     this.client.on('ready', () => {
       this.#told = false;
       this.#log('info', 'store connected', { connection: role, ...this.#place() });
@@ -130,8 +136,17 @@ export class RedisLink {
     await this.client.connect().catch(() => {});
   }
 
+  #revive(): void {
+    if (this.#closed || this.#reviving !== null) return;
+    this.#reviving = setTimeout(() => {
+      this.#reviving = null;
+      if (!this.#closed && this.client.status === 'end') void this.open();
+    }, REVIVE_MS);
+  }
+
   close(): void {
     this.#closed = true;
+    if (this.#reviving !== null) clearTimeout(this.#reviving);
     this.client.disconnect();
     for (const giveUp of this.#whenClosed) giveUp();
   }

@@ -11,11 +11,13 @@ import { loadConfig } from '../../src/config/load.js';
 import { RedisStore } from '../../src/store/redis.js';
 import { auditOf, look } from '../../src/store/redis-audit.js';
 import { newClient, type ScriptedRedis } from '../../src/store/redis-client.js';
+import { RedisLink } from '../../src/store/redis-link.js';
 import { tlsFile } from '../support/dial.js';
 import { eventually } from '../support/gate.js';
 import { configOf, startGateway } from '../support/gateway.js';
 import { freePort } from '../support/ports.js';
 import { accessTo, type RedisServer, startRedis } from '../support/redis.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
 import { lead, newKey } from './contract.js';
 
 t.setTimeout(120_000);
@@ -235,4 +237,25 @@ t.test('a second error of a connection does not end the process', async (t) => {
   const { stream } = client as unknown as { stream: EventEmitter };
   for (const message of ['a reset', 'an alert behind it']) stream.emit('error', new Error(message));
   t.same(told, ['a reset']);
+});
+
+t.test('a fail-over that is told while the sentinels are asked for a place does not end the connection', async (t) => {
+  const server = await started(t);
+  const sentinel = await started(t, { sentinel: `sentinel monitor main 127.0.0.1 ${server.port} 1\n` });
+  const way = await TcpProxy.start(t, sentinel.port);
+  way.blackHole = true;
+  const hosts = [{ host: '127.0.0.1', port: way.port }];
+  const servers = { kind: 'sentinel', name: 'main', hosts, username: null, password: null, tls: null } as const;
+  const access = { servers, username: null, password: null, tls: null, db: 0 } as const;
+  const nothing = () => {};
+  const options = { access, next: () => null, commandTimeoutMs: 250, log: nothing };
+  const link = new RedisLink('commands', options, nothing, nothing);
+  t.teardown(() => link.close());
+  const opened = link.open();
+  // As the client does itself on word of a sentinel.
+  (link.client as unknown as { connector: { disconnect(): void } }).connector.disconnect();
+  await opened;
+  way.blackHole = false;
+  way.cut();
+  await eventually('the connection is there', () => link.ready);
 });
