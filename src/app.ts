@@ -24,6 +24,9 @@ import { type CertificateNews, faultText } from './server/certificate.js';
 import { Listener } from './server/listener.js';
 import { Peers } from './server/peers.js';
 import { MemoryStore } from './store/memory.js';
+import type { RedisStore } from './store/redis.js';
+import type { Audit } from './store/redis-audit.js';
+import type { StoreLog } from './store/redis-link.js';
 import type { Store } from './store/store.js';
 import { Upstream } from './upstream/upstream.js';
 
@@ -180,16 +183,36 @@ function keepMsOfRule(rule: Rule | undefined): number | null {
 
 async function openableStore(config: StoreConfig, local: MemoryStore, log: Logger): Promise<Store> {
   if (config.kind === 'memory') return local;
+  return redisOf(config, (level, message, fields) => log[level](fields, message));
+}
+
+async function redisOf(config: Extract<StoreConfig, { kind: 'redis' }>, log: StoreLog): Promise<RedisStore> {
   // Its client is loaded by who uses it.
   const { RedisStore } = await import('./store/redis.js');
-  const { url, prefix, commandTimeoutMs, secrets } = config;
-  return new RedisStore({
-    url,
-    prefix,
-    commandTimeoutMs,
-    secrets,
-    log: (level, message, fields) => log[level](fields, message),
+  const { access, prefix, commandTimeoutMs, waitReplicas, secrets } = config;
+  return new RedisStore({ access, prefix, commandTimeoutMs, waitReplicas, secrets, log });
+}
+
+export type StoreCheck =
+  | { readonly kind: 'looked'; readonly audit: Audit }
+  /** What was said meanwhile, the reason last. */
+  | { readonly kind: 'unreachable'; readonly reasons: readonly string[] };
+
+/** Connects to the store of a configuration, looks at it as a gateway does at its start, and leaves. Null: nothing to connect to. */
+export async function checkStore(config: StoreConfig): Promise<StoreCheck | null> {
+  if (config.kind === 'memory') return null;
+  const reasons: string[] = [];
+  const store = await redisOf(config, (_level, _message, { error }) => {
+    if (typeof error === 'string' && !reasons.includes(error)) reasons.push(error);
   });
+  try {
+    await store.open();
+    return { kind: 'looked', audit: await store.audit() };
+  } catch (error) {
+    return { kind: 'unreachable', reasons: [...reasons, (error as Error).message] };
+  } finally {
+    await store.close();
+  }
 }
 
 /** Ready: not stopping, the store answers, and every upstream has an address to send to. */

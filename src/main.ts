@@ -51,11 +51,12 @@ async function run(argv: readonly string[]): Promise<number> {
   program
     .command('validate')
     .description('check a configuration: every error with file, line and column')
+    .option('--connect', 'look at the store too: what it can promise; exit code 1 when it cannot be used', false)
     .option(...CONFIG)
     .action(
-      action(async ({ config }: ConfigOption) => {
+      action(async ({ config, connect }: ConfigOption & { connect: boolean }) => {
         const { validate } = await import('./cli/validate.js');
-        return validate({ config, env, stdout: process.stdout, stderr: process.stderr });
+        return validate({ config, connect, env, stdout: process.stdout, stderr: process.stderr });
       }),
     );
   program

@@ -126,16 +126,45 @@ export type AdminConfig =
   | { readonly kind: 'off' }
   | { readonly kind: 'on'; readonly host: string; readonly port: number; readonly token: string | null };
 
+export type HostPort = { readonly host: string; readonly port: number };
+
+/** Where the servers of a store are. */
+export type RedisServers =
+  | { readonly kind: 'single'; readonly at: HostPort }
+  | {
+      readonly kind: 'sentinel';
+      /** What the sentinels call the primary. */
+      readonly name: string;
+      readonly hosts: readonly HostPort[];
+      /** Of the sentinels, who have their own. */
+      readonly username: string | null;
+      readonly password: string | null;
+      readonly tls: UpstreamTls | null;
+    }
+  /** Some of its nodes. */
+  | { readonly kind: 'cluster'; readonly hosts: readonly HostPort[] };
+
+/** How to get at the servers of a store in Redis. */
+export type RedisAccess = {
+  readonly servers: RedisServers;
+  readonly username: string | null;
+  readonly password: string | null;
+  /** Null: in the clear. */
+  readonly tls: UpstreamTls | null;
+  readonly db: number;
+};
+
 export type StoreConfig =
   | { readonly kind: 'memory'; readonly maxMemoryBytes: number; readonly secrets: readonly string[] }
   | {
       readonly kind: 'redis';
-      /** `redis://` or `rediss://`, with user, password and database where needed. */
-      readonly url: string;
+      readonly access: RedisAccess;
       /** Put before every key and channel. */
       readonly prefix: string;
       /** Longest wait for the reply to one command. */
       readonly commandTimeoutMs: number;
+      /** How many replicas must have a claim for it to count. */
+      readonly waitReplicas: number;
       /** Bound of the in-process store that `onStoreDown: local` falls back to. */
       readonly maxMemoryBytes: number;
       /** The first is in use; those behind it were, or will be. Empty: nothing is hidden or sealed. */

@@ -12,6 +12,7 @@ import { isLoopback } from './forms.js';
 import { DEFAULT_LISTEN } from './listener-schema.js';
 import { faultAt, valueAt } from './locate.js';
 import { reconcileFaults } from './reconcile-faults.js';
+import { redisFaults } from './redis-faults.js';
 import { DEFAULT_ON_UNKNOWN } from './route-schema.js';
 import { DEFAULT_ADMIN } from './schema.js';
 import type { Located } from './source.js';
@@ -20,7 +21,12 @@ import { upstreamFieldFaults } from './upstream-faults.js';
 
 /** Checks fields against each other. */
 export function crossCheck(draft: ConfigDraft, root: Located): Fault[] {
-  const faults = [...http2Faults(draft, root), ...listenerFaults(draft, root), ...secretFaults(draft, root)];
+  const faults = [
+    ...http2Faults(draft, root),
+    ...listenerFaults(draft, root),
+    ...secretFaults(draft, root),
+    ...redisFaults(draft, root),
+  ];
   const upstreams = draft.upstreams === undefined ? null : Object.keys(draft.upstreams);
   for (const [name, upstream] of Object.entries(draft.upstreams ?? {})) {
     if (upstream !== undefined) faults.push(...upstreamFieldFaults(upstream, ['upstreams', name], root));

@@ -59,7 +59,7 @@ export function pathText(path: FieldPath): string {
 }
 
 /** Fields whose text is a secret. */
-const SECRET_FIELDS: ReadonlySet<string> = new Set(['secret', 'token']);
+const SECRET_FIELDS: ReadonlySet<string> = new Set(['secret', 'token', 'password']);
 
 /** The fields of the question to an API carry what it is to be known by. */
 function isCredential(path: FieldPath): boolean {

@@ -126,5 +126,23 @@ export function isEditableField(text: string): boolean {
 export function isRedisUrl(text: string): boolean {
   if (!/^rediss?:\/\//i.test(text) || /[?#\s]/.test(text) || !URL.canParse(text)) return false;
   const url = new URL(text);
-  return url.hostname !== '' && /^(?:\/[0-9]{0,5})?$/.test(url.pathname);
+  if (url.hostname === '' || !/^(?:\/[0-9]{0,5})?$/.test(url.pathname)) return false;
+  try {
+    return typeof decodeURIComponent(`${url.username}${url.password}`) === 'string';
+  } catch {
+    return false;
+  }
+}
+
+/** Host and port of a text such as `redis-1:6379`, `10.0.0.1` or `[::1]:6379`; null when it is none. */
+export function hostAndPortOf(text: string): { readonly host: string; readonly port: number | null } | null {
+  const [, v6, plain, port] = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:[\]]+))(?::([0-9]{1,5}))?$/.exec(text) ?? [];
+  const host = v6 ?? plain;
+  if (host === undefined || !isListenHost(host) || (v6 !== undefined && isIP(v6) !== 6)) return null;
+  if (port === undefined) return { host, port: null };
+  return Number(port) > 0 && Number(port) <= 65_535 ? { host, port: Number(port) } : null;
+}
+
+export function isHostAndPort(text: string): boolean {
+  return hostAndPortOf(text) !== null;
 }

@@ -14,7 +14,7 @@ import { reasonOf } from './expansion.js';
 import type { ConfigError, ConfigWarning, Fault } from './fault.js';
 import { resolveConfig } from './resolve.js';
 import { parseSource } from './source.js';
-import { tlsFaults, upstreamTlsFaults } from './tls-material.js';
+import { clientTlsFaults, tlsFaults } from './tls-material.js';
 import { warningsOf } from './warnings.js';
 
 export type LoadResult =
@@ -60,7 +60,7 @@ export function loadConfig(file: string, env: NodeJS.ProcessEnv): LoadResult {
     ...faults,
     ...crossCheck(draft, source.root),
     ...tlsFaults(draft, source.root, directory),
-    ...upstreamTlsFaults(draft, source.root, directory),
+    ...clientTlsFaults(draft, source.root, directory),
   ];
   if (all.length > 0 || output === null) return invalid(file, all);
   const config = resolveConfig(output, directory);

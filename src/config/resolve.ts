@@ -15,8 +15,9 @@ import {
   type ReplayPolicy,
   type Rule,
 } from '../core/rule.js';
-import type { AdminConfig, Config, StoreConfig } from './config.js';
+import type { AdminConfig, Config } from './config.js';
 import { limitsOf, listenOf } from './resolve-listener.js';
+import { storeOf } from './resolve-store.js';
 import { upstreamOf } from './resolve-upstream.js';
 import {
   DEFAULT_ELECTIONS,
@@ -42,7 +43,7 @@ export function resolveConfig(output: ConfigOutput, directory: string): Config {
   return deepFreeze({
     listen: listenOf(output.listen, directory),
     admin: adminOf(output.admin),
-    store: storeOf(output.store),
+    store: storeOf(output.store, directory),
     upstreams,
     rules: output.routes.map((route) => ruleOf(route, only)),
     unmatched: unmatched === false ? { kind: 'not-found' } : { kind: 'upstream', name: unmatched },
@@ -57,13 +58,6 @@ export function resolveConfig(output: ConfigOutput, directory: string): Config {
 function adminOf(admin: ConfigOutput['admin']): AdminConfig {
   if (admin === false) return { kind: 'off' };
   return { kind: 'on', host: admin.host, port: admin.port, token: admin.token ?? null };
-}
-
-function storeOf(store: ConfigOutput['store']): StoreConfig {
-  const shared = { maxMemoryBytes: sizeBytes(store.maxMemory), secrets: [store.secret ?? []].flat() };
-  if (store.kind !== 'redis') return { kind: 'memory', ...shared };
-  const { url, prefix, commandTimeout } = store;
-  return { kind: 'redis', url, prefix, commandTimeoutMs: durationMs(commandTimeout), ...shared };
 }
 
 function ruleOf(route: RouteOutput, only: string | undefined): Rule {

@@ -5,12 +5,14 @@
  * Schema or a reference page can be made from it; the message of an issue is a noun phrase, what was expected; the
  * message of unknown fields is the comma-separated list of the known ones. Defaults that depend on something else
  * (`unmatched`, and those of rules and upstreams) stand in their sentence and are applied by resolve.ts. Rules have a file
- * of their own, route-schema.ts, and so have upstreams, upstream-schema.ts, and the client's side, listener-schema.ts.
+ * of their own, route-schema.ts, and so have upstreams, upstream-schema.ts, the client's side, listener-schema.ts, and Redis,
+ * redis-schema.ts.
  */
 
 import { z } from 'zod';
-import { isNetworkRange, isRedisUrl, STORE_PREFIX } from './forms.js';
+import { isNetworkRange } from './forms.js';
 import { limits, listen, listenHost, port, requestId } from './listener-schema.js';
+import { redisFields } from './redis-schema.js';
 import { routes } from './route-schema.js';
 import { duration, fields, name, secret, size, text } from './schema-parts.js';
 import { upstream } from './upstream-schema.js';
@@ -52,15 +54,7 @@ export const STORE_KINDS = {
   }),
   redis: fields({
     kind: z.literal('redis').describe('Keys are claimed in a Redis that all gateway processes share.'),
-    url: text('a URL such as redis://user:password@host:6379/0', isRedisUrl).describe(
-      'Where Redis is: redis:// or rediss:// (TLS), with user, password and database number where needed.',
-    ),
-    prefix: text('a prefix of up to 64 letters, digits, ".", "_", ":" and "-"', STORE_PREFIX)
-      .default('oneflight')
-      .describe('Put before every key and channel.'),
-    commandTimeout: duration('20ms', '5s')
-      .default('200ms')
-      .describe('Longest wait for the reply to one command; after it the store counts as down.'),
+    ...redisFields,
     ...storeFields,
   }),
 };

@@ -11,7 +11,7 @@ import { createSecureContext } from 'node:tls';
 import type { ConfigDraft } from './check.js';
 import type { PemSource, TlsConfig } from './config.js';
 import { reasonOf } from './expansion.js';
-import type { Fault } from './fault.js';
+import type { Fault, FieldPath } from './fault.js';
 import { faultAt } from './locate.js';
 import type { Located } from './source.js';
 
@@ -57,26 +57,41 @@ export function tlsFaults({ listen }: ConfigDraft, root: Located, directory: str
   return material.faults.map(({ of, expected, got }) => faultAt(root, ['listen', 'tls', of], expected, { got }));
 }
 
-/** What is wrong with the `tls` of upstreams. */
-export function upstreamTlsFaults({ upstreams }: ConfigDraft, root: Located, directory: string): Fault[] {
-  return Object.entries(upstreams ?? {}).flatMap(([name, upstream]) => {
-    const { ca, cert, key } = upstream?.tls ?? {};
-    const faults: MaterialFault[] = [];
-    if (ca !== undefined) {
-      const pem = pemOf('ca', pemSourceOf(ca, directory), faults);
-      if (pem !== null) parsed('ca', 'certificates in PEM', () => new X509Certificate(pem), faults);
-    }
-    if (cert !== undefined && key !== undefined) {
-      const own = {
-        cert: pemSourceOf(cert, directory),
-        key: pemSourceOf(key, directory),
-        minVersion: 'TLSv1.2',
-      } as const;
-      const material = readMaterial(own);
-      if (material.kind === 'bad') faults.push(...material.faults);
-    }
-    return faults.map(({ of, expected, got }) => faultAt(root, ['upstreams', name, 'tls', of], expected, { got }));
-  });
+/** What is wrong with the `tls` of those that the gateway connects to: upstreams and Redis. */
+export function clientTlsFaults({ upstreams, store }: ConfigDraft, root: Located, directory: string): Fault[] {
+  const redis = store?.kind === 'redis' ? store : undefined;
+  return [
+    ...Object.entries(upstreams ?? {}).flatMap(([name, upstream]) =>
+      faultsOfClient(upstream?.tls, ['upstreams', name, 'tls'], root, directory),
+    ),
+    ...faultsOfClient(redis?.tls, ['store', 'tls'], root, directory),
+    ...faultsOfClient(redis?.sentinel?.tls, ['store', 'sentinel', 'tls'], root, directory),
+  ];
+}
+
+type ClientTlsDraft = {
+  readonly ca?: string | undefined;
+  readonly cert?: string | undefined;
+  readonly key?: string | undefined;
+};
+
+function faultsOfClient(tls: ClientTlsDraft | undefined, path: FieldPath, root: Located, directory: string): Fault[] {
+  const { ca, cert, key } = tls ?? {};
+  const faults: MaterialFault[] = [];
+  if (ca !== undefined) {
+    const pem = pemOf('ca', pemSourceOf(ca, directory), faults);
+    if (pem !== null) parsed('ca', 'certificates in PEM', () => new X509Certificate(pem), faults);
+  }
+  if (cert !== undefined && key !== undefined) {
+    const own = {
+      cert: pemSourceOf(cert, directory),
+      key: pemSourceOf(key, directory),
+      minVersion: 'TLSv1.2',
+    } as const;
+    const material = readMaterial(own);
+    if (material.kind === 'bad') faults.push(...material.faults);
+  }
+  return faults.map(({ of, expected, got }) => faultAt(root, [...path, of], expected, { got }));
 }
 
 function pemOf(of: MaterialFault['of'], source: PemSource, faults: MaterialFault[]): string | null {

@@ -7,21 +7,20 @@
  * which is why every script can be asked twice.
  */
 
-import { readFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
+import type { HostPort } from '../config/config.js';
 import type { Held } from '../core/claim.js';
+import { type ClientOptions, newClient, type Scripted, type ScriptedRedis } from './redis-client.js';
 import { StoreUnavailable } from './store.js';
 
-export type StoreLog = (level: 'info' | 'warn', message: string, fields: { readonly [name: string]: unknown }) => void;
+export type StoreLog = (
+  level: 'info' | 'warn' | 'error',
+  message: string,
+  fields: { readonly [name: string]: unknown },
+) => void;
 
-export type LinkOptions = {
-  /** `redis://` or `rediss://`, with user, password and database as usual. */
-  readonly url: string;
-  /** The longest that a small command takes, retry included. */
-  readonly commandTimeoutMs: number;
-  readonly log: StoreLog;
-};
+export type LinkOptions = ClientOptions & { readonly log: StoreLog };
 
 /** What became of a command. */
 export type Answer<T> =
@@ -30,71 +29,8 @@ export type Answer<T> =
   | { readonly kind: 'refused'; readonly cause: unknown }
   | { readonly kind: 'uncertain'; readonly cause: unknown };
 
-type Argument = string | number | Buffer;
-type Script = (...keysAndArguments: Argument[]) => Promise<unknown>;
-/** Each script of lua/ under its own name; its file says what it takes and gives. Replies come as bytes. */
-export type ScriptedRedis = Redis & {
-  readonly oneflightClaimBuffer: Script;
-  readonly oneflightRenewBuffer: Script;
-  readonly oneflightCompleteBuffer: Script;
-  readonly oneflightReleaseBuffer: Script;
-  readonly oneflightLookBuffer: Script;
-  readonly oneflightLeaveBuffer: Script;
-  readonly oneflightPurgeBuffer: Script;
-  readonly oneflightSettleBuffer: Script;
-  readonly oneflightQueueBuffer: Script;
-  readonly oneflightRelayBuffer: Script;
-  readonly oneflightRelayOnBuffer: Script;
-  readonly oneflightPiecesBuffer: Script;
-  readonly oneflightStandingBuffer: Script;
-};
-
-const lua = (file: string) => readFileSync(new URL(`./lua/${file}`, import.meta.url), 'utf8');
-
-const SCRIPTS = {
-  oneflightClaim: { lua: lua('claim.lua'), numberOfKeys: 4 },
-  oneflightRenew: { lua: lua('renew.lua'), numberOfKeys: 1 },
-  oneflightComplete: { lua: lua('complete.lua'), numberOfKeys: 4 },
-  oneflightRelease: { lua: lua('release.lua'), numberOfKeys: 2 },
-  oneflightLook: { lua: lua('look.lua'), numberOfKeys: 2 },
-  oneflightLeave: { lua: lua('leave.lua'), numberOfKeys: 1 },
-  oneflightPurge: { lua: lua('purge.lua'), numberOfKeys: 3 },
-  oneflightSettle: { lua: lua('settle.lua'), numberOfKeys: 2 },
-  oneflightRelay: { lua: lua('relay.lua'), numberOfKeys: 3 },
-  oneflightRelayOn: { lua: lua('relay-on.lua'), numberOfKeys: 2 },
-  oneflightPieces: { lua: lua('pieces.lua'), numberOfKeys: 3 },
-  oneflightQueue: { lua: lua('queue.lua'), numberOfKeys: 3 },
-  oneflightStanding: { lua: lua('standing.lua'), numberOfKeys: 1 },
-};
-
-/** From 20 ms, doubled up to 1 s, the upper half of it at random: a fleet does not come back in step. */
-function retryDelayMs(attempt: number): number {
-  const most = Math.min(1_000, 20 * 2 ** Math.min(attempt - 1, 6));
-  return most / 2 + (Math.random() * most) / 2;
-}
-
-/** The one place that makes a client of Redis. It does not connect yet. */
-export function newClient(options: LinkOptions): ScriptedRedis {
-  const settings = {
-    lazyConnect: true,
-    enableOfflineQueue: false,
-    // A drop rejects at once what is under way. A resend by the client could come after we had given up.
-    maxRetriesPerRequest: 0,
-    autoResendUnfulfilledCommands: false,
-    // The client would subscribe again without anybody to catch the failure.
-    autoResubscribe: false,
-    retryStrategy: retryDelayMs,
-    connectTimeout: 2_000,
-    // Commands have deadlines of their own. This one is for the connection: silence with a question open means that
-    // the server is stopped or the network gone, and also ends a handshake that is never answered.
-    socketTimeout: Math.max(1_000, 4 * options.commandTimeoutMs),
-    disconnectTimeout: 100,
-    // After a failover behind one address the old primary is still connected, as a replica.
-    reconnectOnError: (error: Error) => error.message.startsWith('READONLY'),
-    scripts: SCRIPTS,
-  };
-  return new Redis(options.url, settings) as Redis as ScriptedRedis;
-}
+/** Until a client that gave up is told to go on. */
+const REVIVE_MS = 100;
 
 class TimedOut extends Error {
   override readonly name = 'TimedOut';
@@ -122,9 +58,6 @@ function within<T>(promise: Promise<T>, ms: number): Promise<T> {
   });
 }
 
-/** Asks over the connection for small commands; `extraMs` is for what is larger than one. */
-export type AskSmall = <T>(run: (client: ScriptedRedis) => Promise<T>, extraMs?: number) => Promise<Answer<T>>;
-
 /** The answer's value; `StoreUnavailable` when there is none. */
 export function answered<T>(answer: Answer<T>): T {
   if (answer.kind === 'answered') return answer.value;
@@ -139,6 +72,11 @@ export function heldOrLost(answer: Answer<unknown>): Held {
   return 'lost';
 }
 
+/** `host:port`, with brackets around an IPv6 address. */
+export function addressText({ host, port }: HostPort): string {
+  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
 /** A server that answered with an error did not execute the script: ours write only what cannot fail half-way. */
 function isAnswer(error: unknown): boolean {
   return error instanceof Error && error.name === 'ReplyError';
@@ -146,13 +84,17 @@ function isAnswer(error: unknown): boolean {
 
 /** One connection that is kept up until it is closed. */
 export class RedisLink {
-  readonly client: ScriptedRedis;
+  readonly client: Redis & Scripted;
   readonly #log: StoreLog;
   readonly #role: string;
   /** One line in the log for an outage, not one for each attempt. */
   #told = false;
   /** Dropped commands that wait for the next connection. */
   readonly #whenReady = new Set<() => void>();
+  /** Those that wait in vain once the link is closed. */
+  readonly #whenClosed = new Set<() => void>();
+  #closed = false;
+  #reviving: NodeJS.Timeout | null = null;
 
   /** `onReady` runs after each connect, the first included; `onDown` when a connection is gone. */
   constructor(role: string, options: LinkOptions, onReady: () => void, onDown: () => void) {
@@ -161,9 +103,11 @@ export class RedisLink {
     this.client = newClient(options);
     this.client.on('error', (error: Error) => this.#tellOutage(error));
     this.client.on('close', onDown);
+    // The client gives up for good when a fail-over is told while it asks the sentinels for a place.
+    this.client.on('end', () => this.#revive());
     this.client.on('ready', () => {
       this.#told = false;
-      this.#log('info', 'store connected', { connection: role });
+      this.#log('info', 'store connected', { connection: role, ...this.#place() });
       onReady();
       const waiting = [...this.#whenReady];
       this.#whenReady.clear();
@@ -178,7 +122,13 @@ export class RedisLink {
   #tellOutage(error: Error): void {
     if (this.#told) return;
     this.#told = true;
-    this.#log('warn', 'store connection failed', { connection: this.#role, error: error.message });
+    this.#log('warn', 'store connection failed', { connection: this.#role, ...this.#place(), error: error.message });
+  }
+
+  /** Where it is, unless the sentinels say so. */
+  #place(): { readonly server?: string } {
+    const { host, port, sentinels } = this.client.options;
+    return host === undefined || port === undefined || sentinels ? {} : { server: addressText({ host, port }) };
   }
 
   /** Connects; resolves when that has worked or failed for the first time. Attempts go on until `close`. */
@@ -186,8 +136,19 @@ export class RedisLink {
     await this.client.connect().catch(() => {});
   }
 
+  #revive(): void {
+    if (this.#closed || this.#reviving !== null) return;
+    this.#reviving = setTimeout(() => {
+      this.#reviving = null;
+      if (!this.#closed && this.client.status === 'end') void this.open();
+    }, REVIVE_MS);
+  }
+
   close(): void {
+    this.#closed = true;
+    if (this.#reviving !== null) clearTimeout(this.#reviving);
     this.client.disconnect();
+    for (const giveUp of this.#whenClosed) giveUp();
   }
 
   /** Drops a connection that looks dead; a new one is made. */
@@ -216,17 +177,19 @@ export class RedisLink {
 
   /** Whether a connection gets ready in time. One that still says it is when a command was dropped is the old one. */
   #readyBy(deadline: number): Promise<boolean> {
+    if (this.#closed) return Promise.resolve(false);
     return new Promise((resolve) => {
-      const onReady = () => {
+      const end = (isReady: boolean) => {
         clearTimeout(timer);
-        resolve(true);
-      };
-      const giveUp = () => {
         this.#whenReady.delete(onReady);
-        resolve(false);
+        this.#whenClosed.delete(giveUp);
+        resolve(isReady);
       };
+      const onReady = () => end(true);
+      const giveUp = () => end(false);
       const timer = setTimeout(() => setImmediate(giveUp), deadline - performance.now());
       this.#whenReady.add(onReady);
+      this.#whenClosed.add(giveUp);
     });
   }
 }

@@ -13,6 +13,11 @@ export class RedisNames {
     this.#prefix = prefix;
   }
 
+  /** Whether a text that comes from outside can be a key at all. With these there would be no hash tag. */
+  isKey(text: string): boolean {
+    return text !== '' && !text.startsWith('}');
+  }
+
   /** A key's record (claim.lua). The others of the key are this and a tail. */
   record(key: string): string {
     return `${this.#prefix}:{${key}}`;

@@ -8,15 +8,19 @@
 import type { KeyMaterial, TakenKey } from '../core/claim.js';
 import type { Frames } from './frames.js';
 import { BYTES_PER_MS, GRACE_MS, INLINE_BYTES, wholeMs } from './redis-bounds.js';
-import { type AskSmall, answered } from './redis-link.js';
+import { answered } from './redis-link.js';
 import type { RedisNames } from './redis-names.js';
 import type { RedisQueue } from './redis-queue.js';
+import type { AskSmall, RedisRoute } from './redis-route.js';
 import { takenAmong } from './redis-taken.js';
 import type { SealedPlace } from './sealing.js';
 import { type FlightStanding, type SettleAs, StoreUnavailable, type TakenOptions } from './store.js';
 
 export type RedisOperatorOptions = {
   readonly ask: AskSmall;
+  readonly primaries: RedisRoute['primaries'];
+  /** For each step of a walk. */
+  readonly timeoutMs: number;
   readonly names: RedisNames;
   readonly frames: Frames;
   readonly turns: Pick<RedisQueue, 'free'>;
@@ -37,9 +41,10 @@ export class RedisOperator {
 
   async settle(key: string, as: SettleAs, only: string | null): Promise<'settled' | 'absent' | 'other'> {
     const { ask, names, turns } = this.#options;
+    if (!names.isKey(key)) return 'absent';
     for (let i = 0; i < SETTLE_TRIES; i += 1) {
       // Read first: a script is to be told the names of its keys, and the flight's id is in one.
-      const flight = answered(await ask((client) => client.hget(names.record(key), 'f')));
+      const flight = answered(await ask(key, (client) => client.hget(names.record(key), 'f')));
       if (flight === null) return as.kind === 'free' ? turns.free(key, only) : 'absent';
       const meant = { key, flight: only ?? flight, material: null };
       const settled = await this.#settleFlight(meant, as, only === null ? 'unknown' : 'any');
@@ -56,29 +61,32 @@ export class RedisOperator {
 
   async standing(key: string, flight: string): Promise<FlightStanding> {
     const { ask, names } = this.#options;
-    const answer = await ask((client) => client.oneflightStandingBuffer(names.record(key), flight));
+    const answer = await ask(key, (client) => client.oneflightStandingBuffer(names.record(key), flight));
     const [kind, leftMs] = answered(answer) as readonly [Buffer, number];
     if (String(kind) === 'F') return { kind: 'in-flight' };
     return String(kind) === 'U' ? { kind: 'unknown', leftMs } : { kind: 'over' };
   }
 
   async taken({ state, limit }: TakenOptions): Promise<TakenKey[]> {
-    const { ask, names } = this.#options;
+    const { primaries, timeoutMs, names } = this.#options;
     const found = new Map<string, TakenKey>();
-    let cursor = '0';
-    do {
-      const scanned = await ask((client) =>
-        client.scan(cursor, 'MATCH', names.pattern(), 'COUNT', SCAN_COUNT, 'TYPE', 'hash'),
-      );
-      const [next, hashes] = answered(scanned);
-      cursor = next;
-      if (hashes.length === 0) continue;
-      const some = answered(await ask((client) => takenAmong(client, hashes, names)));
-      for (const taken of some) {
-        if (found.size >= limit) break;
-        if (state === 'any' || state === taken.state) found.set(`${taken.key} ${taken.flight}`, taken);
-      }
-    } while (cursor !== '0' && found.size < limit);
+    for (const node of await primaries()) {
+      let cursor = '0';
+      do {
+        const scanned = await node.ask(
+          (client) => client.scan(cursor, 'MATCH', names.pattern(), 'COUNT', SCAN_COUNT, 'TYPE', 'hash'),
+          timeoutMs,
+        );
+        const [next, hashes] = answered(scanned);
+        cursor = next;
+        if (hashes.length === 0) continue;
+        const some = answered(await node.ask((client) => takenAmong(client, hashes, names), timeoutMs));
+        for (const taken of some) {
+          if (found.size >= limit) break;
+          if (state === 'any' || state === taken.state) found.set(`${taken.key} ${taken.flight}`, taken);
+        }
+      } while (cursor !== '0' && found.size < limit);
+    }
     return [...found.values()];
   }
 
@@ -92,6 +100,7 @@ export class RedisOperator {
     const { key, flight } = place;
     const frame = as.kind === 'free' ? NOTHING : frames.encode(as, place);
     const answer = await ask(
+      key,
       (client) =>
         client.oneflightSettleBuffer(
           names.record(key),

@@ -9,14 +9,16 @@ import { performance } from 'node:perf_hooks';
 import type { Held, Lease, Settlement } from '../core/claim.js';
 import type { WaitOptions } from './leases.js';
 import type { Entered, NoTurn, PlaceRequest, Queue, Turn } from './queue.js';
-import { type Answer, answered, heldOrLost, type ScriptedRedis } from './redis-link.js';
+import type { ScriptedRedis } from './redis-client.js';
+import { type Answer, answered, heldOrLost } from './redis-link.js';
 import type { RedisNames } from './redis-names.js';
 import type { Owed } from './redis-owed.js';
 import { type EnteredPlace, type Looked, Places, turnBy } from './redis-places.js';
+import type { AskSmall } from './redis-route.js';
 import { StoreUnavailable } from './store.js';
 
 export type RedisQueueOptions = {
-  readonly ask: <T>(run: (client: ScriptedRedis) => Promise<T>) => Promise<Answer<T>>;
+  readonly ask: AskSmall;
   readonly owed: Owed;
   readonly names: RedisNames;
   readonly process: string;
@@ -52,8 +54,13 @@ export class RedisQueue implements Queue {
   }
 
   async renew(lease: Lease): Promise<Held> {
-    const answer = await this.#ask(lease.key, '', 'renew', lease.flight, lease.fence, Math.ceil(lease.leaseMs));
+    const answer = await this.#options.ask(lease.key, (client) => this.renewBy(client, lease));
     return answered(answer) === 1 ? 'held' : 'lost';
+  }
+
+  /** The same question, over a connection of the asker's choice: 1 held. */
+  renewBy(client: ScriptedRedis, { key, flight, fence, leaseMs }: Lease): Promise<unknown> {
+    return this.#askOver(client, key, '', 'renew', flight, fence, Math.ceil(leaseMs));
   }
 
   async complete(lease: Lease, settlement: Settlement, keepMs: number): Promise<Held> {
@@ -170,17 +177,25 @@ export class RedisQueue implements Queue {
   }
 
   #ask(key: string, flight: string, what: string, ...rest: readonly (string | number)[]): Promise<Answer<unknown>> {
-    const { ask, names } = this.#options;
-    return ask((client) =>
-      client.oneflightQueueBuffer(
-        names.turns(key),
-        names.places(key),
-        flight === '' ? names.record(key) : names.result(key, flight),
-        what,
-        names.channels,
-        key,
-        ...rest,
-      ),
+    return this.#options.ask(key, (client) => this.#askOver(client, key, flight, what, ...rest));
+  }
+
+  #askOver(
+    client: ScriptedRedis,
+    key: string,
+    flight: string,
+    what: string,
+    ...rest: readonly (string | number)[]
+  ): Promise<unknown> {
+    const { names } = this.#options;
+    return client.oneflightQueueBuffer(
+      names.turns(key),
+      names.places(key),
+      flight === '' ? names.record(key) : names.result(key, flight),
+      what,
+      names.channels,
+      key,
+      ...rest,
     );
   }
 }

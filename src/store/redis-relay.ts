@@ -11,13 +11,14 @@ import type { FlightRef, Held, Lease } from '../core/claim.js';
 import { Registry } from '../core/roster.js';
 import type { Frames } from './frames.js';
 import type { WaitOptions } from './leases.js';
-import { type Answer, answered, heldOrLost, type ScriptedRedis, type StoreLog } from './redis-link.js';
+import { type Answer, answered, heldOrLost, type StoreLog } from './redis-link.js';
 import type { RedisNames } from './redis-names.js';
+import type { Run } from './redis-route.js';
 import type { Piece, PieceReader, Reading, Relay, StillRead } from './relay.js';
 
 export type RedisRelayOptions = {
-  /** Asks over the connection for large frames; the bytes that are sent, for its deadline. */
-  readonly ask: <T>(run: (client: ScriptedRedis) => Promise<T>, bytes: number) => Promise<Answer<T>>;
+  /** Asks about a key over the connections for large frames; the bytes that are sent, for its deadline. */
+  readonly ask: <T>(key: string, run: Run<T>, bytes: number) => Promise<Answer<T>>;
   readonly frames: Frames;
   readonly log: StoreLog;
   readonly names: RedisNames;
@@ -86,6 +87,7 @@ export class RedisRelay implements Relay {
     const bytes = frames.encodePiece(piece, lease);
     this.#remember(flight);
     const answer = await ask(
+      key,
       (client) =>
         client.oneflightRelayBuffer(
           names.record(key),
@@ -109,6 +111,7 @@ export class RedisRelay implements Relay {
     const { ask, frames, names } = this.#options;
     const bytes = piece === null ? '' : frames.encodePiece(piece, { key, flight, material });
     const answer = await ask(
+      key,
       (client) =>
         client.oneflightRelayOnBuffer(
           names.pieces(key, flight),
@@ -166,8 +169,8 @@ export class RedisRelay implements Relay {
   ended({ key, flight }: Lease): void {
     const { ask, names } = this.#options;
     if (this.#sent.get(flight) !== 'within') return;
-    const unlink = (client: ScriptedRedis) => client.unlink(names.pieces(key, flight), names.readers(key, flight));
-    void ask(unlink, 0).then(({ kind }) => {
+    const unlink: Run<number> = (client) => client.unlink(names.pieces(key, flight), names.readers(key, flight));
+    void ask(key, unlink, 0).then(({ kind }) => {
       // Without an answer the end will be told again.
       if (kind === 'answered') this.#sent.delete(flight);
     });
@@ -297,6 +300,7 @@ export class RedisRelay implements Relay {
   ): Promise<Answer<unknown>> {
     const { ask, names, process } = this.#options;
     return ask(
+      key,
       (client) =>
         client.oneflightPiecesBuffer(
           names.record(key),

@@ -7,7 +7,7 @@
 
 import type { ChainableCommander } from 'ioredis';
 import type { TakenKey } from '../core/claim.js';
-import type { ScriptedRedis } from './redis-link.js';
+import type { ScriptedRedis } from './redis-client.js';
 import type { RedisNames } from './redis-names.js';
 
 /** Of these hashes, as SCAN gave them, the keys that are taken. One round trip for each kind. */

@@ -7,6 +7,7 @@
  * with a secret no response is given to the server but sealed, in records, results and pushes alike (frames.ts).
  */
 
+import type { HostPort, RedisAccess, RedisServers } from '../config/config.js';
 import type {
   ClaimResult,
   Expects,
@@ -23,22 +24,20 @@ import { Frames } from './frames.js';
 import type { WaitOptions } from './leases.js';
 import { NamedQueue } from './named-queue.js';
 import type { Queue } from './queue.js';
+import { type Audit, auditOf, look } from './redis-audit.js';
 import { BYTES_PER_MS, GRACE_MS, INLINE_BYTES, wholeMs } from './redis-bounds.js';
-import {
-  type Answer,
-  type AskSmall,
-  answered,
-  heldOrLost,
-  RedisLink,
-  type ScriptedRedis,
-  type StoreLog,
-} from './redis-link.js';
+import type { ScriptedRedis } from './redis-client.js';
+import { ClusterRoute } from './redis-cluster.js';
+import { ConfirmedQueue } from './redis-confirmed-queue.js';
+import { type Answer, answered, heldOrLost, type RedisLink, type StoreLog } from './redis-link.js';
 import { RedisNames } from './redis-names.js';
 import { RedisOperator } from './redis-operator.js';
 import { Owed } from './redis-owed.js';
 import { RedisPurge } from './redis-purge.js';
 import { RedisQueue } from './redis-queue.js';
 import { RedisRelay } from './redis-relay.js';
+import { RedisReplicas } from './redis-replicas.js';
+import { type AskSmall, pushLink, type RedisRoute, type RouteOptions, type Run, SingleRoute } from './redis-route.js';
 import { type Looked, Waits } from './redis-waits.js';
 import type { Piece, PieceReader, Reading, StillRead } from './relay.js';
 import { claimUnderAllNames, type Looked as LookedAt } from './rotation.js';
@@ -52,12 +51,13 @@ import {
 } from './store.js';
 
 export type RedisStoreOptions = {
-  /** `redis://` or `rediss://`, with user, password and database as usual. */
-  readonly url: string;
+  readonly access: RedisAccess;
   /** First part of every key and channel. Default `oneflight`. */
   readonly prefix?: string;
   /** The longest that a claim, a renewal or a release takes before it is `StoreUnavailable`. Default 250. */
   readonly commandTimeoutMs?: number;
+  /** How many replicas must have a claim for it to count. Default: none, the primary's word is enough. */
+  readonly waitReplicas?: number;
   /** What responses are sealed with: by the first, opened by all. Default: none, and nothing is sealed. */
   readonly secrets?: readonly string[];
   /** Names this process's channel; unique among all gateways. Default: random. */
@@ -72,6 +72,9 @@ const ELECTION_MS = 120_000;
 const BAR_MS = 60_000;
 /** Time to fetch a frame of unknown size. */
 const FETCH_MS = 2_000;
+/** Time for a look at a server, and how long after a connect it is taken. */
+const AUDIT_MS = 1_000;
+const AUDIT_AFTER_MS = 20;
 /** How long `open` waits for the first connection. */
 const OPEN_MS = 2_000;
 
@@ -81,15 +84,21 @@ export class RedisStore implements Store {
   readonly #timeoutMs: number;
   readonly #log: StoreLog;
   readonly #frames: Frames;
-  readonly #commands: RedisLink;
+  readonly #commands: RedisRoute;
   readonly #pushes: RedisLink;
-  /** Large frames have a connection of their own, so that no small question waits behind them. */
-  readonly #bulk: RedisLink;
+  /** Large frames have connections of their own, so that no small question waits behind them. */
+  readonly #bulk: RedisRoute;
   /** Bytes of large frames under way: each is given the time that all of them take. */
   #bulkBytes = 0;
+  readonly #servers: RedisServers['kind'];
   readonly #waits: Waits;
   readonly queue: Queue;
   readonly #turns: RedisQueue;
+  readonly #waitReplicas: number;
+  /** Null: claims count at once. */
+  readonly #replicas: RedisReplicas | null;
+  /** Only for claims that replicas must have: WAIT blocks its connection. */
+  readonly #confirmations: RedisRoute | null;
   readonly #relay: RedisRelay;
   readonly #operator: RedisOperator;
   readonly #purge: RedisPurge;
@@ -98,6 +107,9 @@ export class RedisStore implements Store {
   /** Numbers the questions that may register this process as a waiter, in the order in which they are sent. */
   #registration = 0;
   #checking = false;
+  #auditTimer: NodeJS.Timeout | null = null;
+  /** The audit that was told last. */
+  #told = '';
   #closed = false;
   #subscribing: Promise<void> = Promise.resolve();
 
@@ -107,7 +119,6 @@ export class RedisStore implements Store {
     this.#timeoutMs = options.commandTimeoutMs ?? 250;
     this.#log = options.log ?? (() => {});
     this.#frames = new Frames(options.secrets ?? []);
-    const link = { url: options.url, commandTimeoutMs: this.#timeoutMs, log: this.#log };
     this.#waits = new Waits({
       look: (flight) => this.#look(flight),
       withdraw: (flight, registration) => this.#withdraw(flight, registration),
@@ -115,21 +126,38 @@ export class RedisStore implements Store {
       decode: (frame, flight) => this.#frames.decode(frame, flight),
       log: this.#log,
     });
-    this.#commands = new RedisLink(
-      'commands',
+    const { access } = options;
+    const link = { access, commandTimeoutMs: this.#timeoutMs, log: this.#log };
+    const routes = {
+      commands: { ...link, role: 'commands', onReady: () => this.#connected() },
+      bulk: { ...link, role: 'bulk', onReady: () => {} },
+    };
+    let nodes = (): readonly HostPort[] => [];
+    if (access.servers.kind === 'cluster') {
+      const cluster = new ClusterRoute(routes.commands);
+      nodes = () => cluster.nodes;
+      this.#commands = cluster;
+    } else {
+      this.#commands = new SingleRoute(routes.commands);
+    }
+    this.#bulk = routeBy(routes.bulk);
+    const wanted = options.waitReplicas ?? 0;
+    this.#waitReplicas = wanted;
+    this.#confirmations = wanted === 0 ? null : routeBy({ ...link, role: 'confirmations', onReady: () => {} });
+    this.#replicas =
+      this.#confirmations === null
+        ? null
+        : new RedisReplicas({
+            route: this.#confirmations,
+            wanted,
+            waitMs: Math.ceil(this.#timeoutMs / 2),
+            // Behind somebody else's WAIT, and then its own.
+            budgetMs: this.#timeoutMs * 1.5,
+          });
+    this.#servers = access.servers.kind;
+    this.#pushes = pushLink(
       link,
-      () => this.#connected(),
-      () => {},
-    );
-    this.#bulk = new RedisLink(
-      'bulk',
-      link,
-      () => {},
-      () => {},
-    );
-    this.#pushes = new RedisLink(
-      'pushes',
-      link,
+      nodes,
       () => {
         this.#subscribing = this.#subscribe();
       },
@@ -139,22 +167,25 @@ export class RedisStore implements Store {
       if (!this.#turns.push(message) && !this.#relay.push(message)) this.#waits.push(message);
     });
     this.#relay = new RedisRelay({
-      ask: (run, bytes) => this.#askBulk(run, bytes),
+      ask: (key, run, bytes) => this.#askBulk(key, run, bytes),
       frames: this.#frames,
       log: this.#log,
       names: this.#names,
       process: this.#process,
     });
+    const ask: AskSmall = (key, run, extraMs = 0) => this.#commands.ask(key, run, this.#timeoutMs + extraMs);
     this.#turns = new RedisQueue({
-      ask: (run) => this.#commands.ask(run, this.#timeoutMs),
+      ask,
       owed: this.#owed,
       names: this.#names,
       process: this.#process,
     });
-    this.queue = new NamedQueue(this.#turns);
-    const ask: AskSmall = (run, extraMs = 0) => this.#commands.ask(run, this.#timeoutMs + extraMs);
-    this.#operator = new RedisOperator({ ask, names: this.#names, frames: this.#frames, turns: this.#turns });
-    this.#purge = new RedisPurge({ ask, names: this.#names });
+    this.queue = new NamedQueue(
+      this.#replicas === null ? this.#turns : new ConfirmedQueue(this.#turns, this.#replicas),
+    );
+    const walk = { ask, primaries: () => this.#commands.primaries(), timeoutMs: this.#timeoutMs, names: this.#names };
+    this.#operator = new RedisOperator({ ...walk, frames: this.#frames, turns: this.#turns });
+    this.#purge = new RedisPurge(walk);
   }
 
   claim(request: ClaimRequest): Promise<ClaimResult> {
@@ -162,7 +193,7 @@ export class RedisStore implements Store {
       claim: async (asked) => {
         // Asked again, so it is wanted again.
         this.#owed.cancel(asked.flight);
-        return claimed(await this.#claim(asked, 'take'));
+        return this.#confirmed(asked, claimed(await this.#claim(asked, 'take')));
       },
       look: (asked) => this.#claim(asked, 'look'),
       giveBack: (lease, election) => this.#giveBack(lease, election),
@@ -172,28 +203,32 @@ export class RedisStore implements Store {
   async #claim(request: ClaimRequest, how: 'take' | 'look'): Promise<LookedAt> {
     const { key, flight, leaseMs, election, join, material } = request;
     let registration = 0;
-    const answer = await this.#commands.ask((client) => {
-      registration = this.#nextRegistration();
-      return client.oneflightClaimBuffer(
-        this.#names.record(key),
-        this.#names.result(key, flight),
-        this.#names.elected(key, request.after),
-        this.#names.mark(key),
-        flight,
-        // The server takes whole milliseconds only.
-        Math.ceil(leaseMs),
-        election,
-        join ? this.#process : '',
-        registration,
-        request.fingerprint,
-        Math.ceil(request.holdMs),
-        request.route,
-        request.after,
-        ELECTION_MS,
-        INLINE_BYTES,
-        how === 'take' ? '1' : '',
-      );
-    }, this.#timeoutMs);
+    const answer = await this.#commands.ask(
+      key,
+      (client) => {
+        registration = this.#nextRegistration();
+        return client.oneflightClaimBuffer(
+          this.#names.record(key),
+          this.#names.result(key, flight),
+          this.#names.elected(key, request.after),
+          this.#names.mark(key),
+          flight,
+          // The server takes whole milliseconds only.
+          Math.ceil(leaseMs),
+          election,
+          join ? this.#process : '',
+          registration,
+          request.fingerprint,
+          Math.ceil(request.holdMs),
+          request.route,
+          request.after,
+          ELECTION_MS,
+          INLINE_BYTES,
+          how === 'take' ? '1' : '',
+        );
+      },
+      this.#timeoutMs,
+    );
     if (answer.kind === 'uncertain' && how === 'take') this.#owe(key, flight);
     const reply = answered(answer) as readonly [Buffer, ...(Buffer | number)[]];
     switch (String(reply[0])) {
@@ -225,6 +260,23 @@ export class RedisStore implements Store {
     }
   }
 
+  /** Nothing was executed under a claim that does not count: it is given back. */
+  async #confirmed({ election }: ClaimRequest, result: ClaimResult): Promise<ClaimResult> {
+    if (result.kind !== 'leader' || this.#replicas === null) return result;
+    const { lease } = result;
+    try {
+      await this.#replicas.confirm(lease, (client) => this.#renewBy(client, lease));
+    } catch (error) {
+      void this.#giveBack(lease, election);
+      throw error;
+    }
+    return result;
+  }
+
+  #renewBy(client: ScriptedRedis, { key, flight, fence, leaseMs }: Lease): Promise<unknown> {
+    return client.oneflightRenewBuffer(this.#names.record(key), flight, fence, Math.ceil(leaseMs));
+  }
+
   /** Whoever joined meanwhile asks again. */
   async #giveBack(lease: Lease, election: number): Promise<void> {
     try {
@@ -240,8 +292,9 @@ export class RedisStore implements Store {
     how: 'take' | 'look',
     reply: readonly (Buffer | number)[],
   ): Promise<LookedAt> {
-    const fetch = (client: ScriptedRedis) => client.hmgetBuffer(this.#names.record(request.key), 'f', 'b');
-    const [flight, frame] = answered(await this.#askBulk(fetch, reply[5] as number)) as (Buffer | null)[];
+    const { key } = request;
+    const fetch = (client: ScriptedRedis) => client.hmgetBuffer(this.#names.record(key), 'f', 'b');
+    const [flight, frame] = answered(await this.#askBulk(key, fetch, reply[5] as number)) as (Buffer | null)[];
     // Expired or replaced since: the key has a new answer.
     if (frame == null || String(flight) !== String(reply[1])) return this.#claim(request, how);
     return this.#stored(request, reply, frame);
@@ -263,22 +316,18 @@ export class RedisStore implements Store {
     return { kind: 'stored', flight, ended: settlement, ageMs: ageMs as number, ttlMs: ttlMs as number };
   }
 
-  async #askBulk<T>(run: (client: ScriptedRedis) => Promise<T>, bytes: number): Promise<Answer<T>> {
-    const link = this.#bulk.ready ? this.#bulk : this.#commands;
+  async #askBulk<T>(key: string, run: Run<T>, bytes: number): Promise<Answer<T>> {
+    const route = this.#bulk.ready(key) ? this.#bulk : this.#commands;
     this.#bulkBytes += bytes;
     try {
-      return await link.ask(run, FETCH_MS + this.#bulkBytes / BYTES_PER_MS);
+      return await route.ask(key, run, FETCH_MS + this.#bulkBytes / BYTES_PER_MS);
     } finally {
       this.#bulkBytes -= bytes;
     }
   }
 
   async renew(lease: Lease): Promise<Held> {
-    const { key, flight, fence, leaseMs } = lease;
-    const answer = await this.#commands.ask(
-      (client) => client.oneflightRenewBuffer(this.#names.record(key), flight, fence, Math.ceil(leaseMs)),
-      this.#timeoutMs,
-    );
+    const answer = await this.#commands.ask(lease.key, (client) => this.#renewBy(client, lease), this.#timeoutMs);
     if (answered(answer) === 1) return 'held';
     this.#relay.ended(lease);
     return 'lost';
@@ -306,7 +355,9 @@ export class RedisStore implements Store {
         settlement.kind === 'unshareable' ? '1' : '',
       );
     const small = frame.length <= INLINE_BYTES;
-    const answer = await (small ? this.#commands.ask(run, this.#timeoutMs) : this.#askBulk(run, frame.length));
+    const answer = await (small
+      ? this.#commands.ask(key, run, this.#timeoutMs)
+      : this.#askBulk(key, run, frame.length));
     this.#relay.ended(lease);
     return heldOrLost(answer);
   }
@@ -314,6 +365,7 @@ export class RedisStore implements Store {
   async release(lease: Lease, options: { readonly unlessAwaited: boolean }): Promise<Held | 'awaited'> {
     const { key, flight, fence } = lease;
     const answer = await this.#commands.ask(
+      key,
       (client) => this.#releaseBy(client, key, flight, fence, options.unlessAwaited, 0),
       this.#timeoutMs,
     );
@@ -366,7 +418,9 @@ export class RedisStore implements Store {
   }
 
   async ping(): Promise<void> {
-    answered(await this.#commands.ask((client) => client.ping(), this.#timeoutMs));
+    const nodes = await this.#commands.primaries();
+    const each = await Promise.all(nodes.map((node) => node.ask((client) => client.ping(), this.#timeoutMs)));
+    for (const answer of each) answered(answer);
   }
 
   async open(): Promise<void> {
@@ -380,12 +434,14 @@ export class RedisStore implements Store {
 
   async close(): Promise<void> {
     this.#closed = true;
+    if (this.#auditTimer !== null) clearTimeout(this.#auditTimer);
     this.#owed.close();
     this.#turns.close();
     this.#relay.close();
     this.#waits.close(new StoreUnavailable('the store is closed'));
     this.#commands.close();
     this.#bulk.close();
+    this.#confirmations?.close();
     this.#pushes.close();
   }
 
@@ -393,7 +449,8 @@ export class RedisStore implements Store {
   async #connect(): Promise<void> {
     await this.#pushes.open();
     await this.#subscribing;
-    if (!this.#closed) await Promise.all([this.#commands.open(), this.#bulk.open()]);
+    if (this.#closed) return;
+    await Promise.all([this.#commands.open(), this.#bulk.open(), this.#confirmations?.open()]);
   }
 
   async #subscribe(): Promise<void> {
@@ -418,14 +475,16 @@ export class RedisStore implements Store {
       .ask((client) => client.ping(), this.#timeoutMs)
       .then((answer) => {
         this.#checking = false;
-        if (answer.kind === 'uncertain') this.#pushes.drop();
+        // A node of a cluster that has lost the others answers, and hears nothing of what they say.
+        if (answer.kind === 'uncertain' || this.#servers === 'cluster') this.#pushes.drop();
       });
   }
 
   async #look(flight: FlightRef): Promise<Looked> {
     let registration = 0;
-    const link = this.#bulk.ready ? this.#bulk : this.#commands;
-    const answer = await link.ask(
+    const route = this.#bulk.ready(flight.key) ? this.#bulk : this.#commands;
+    const answer = await route.ask(
+      flight.key,
       (client) => {
         registration = this.#nextRegistration();
         return client.oneflightLookBuffer(
@@ -453,6 +512,7 @@ export class RedisStore implements Store {
   /** Best effort: a registration that stays makes the leader go on for nobody, and costs a push that nobody hears. */
   #withdraw({ key, flight }: FlightRef, registration: number): void {
     void this.#commands.ask(
+      key,
       (client) => client.oneflightLeaveBuffer(this.#names.record(key), flight, this.#process, registration),
       this.#timeoutMs,
     );
@@ -465,12 +525,34 @@ export class RedisStore implements Store {
 
   #connected(): void {
     void this.#owed.payAll();
-    void this.#warnOfEviction();
+    // Of the nodes of a cluster several connect at about the same time.
+    this.#auditTimer ??= setTimeout(() => {
+      this.#auditTimer = null;
+      void this.#tellAudit();
+    }, AUDIT_AFTER_MS).unref();
+  }
+
+  /** Looks at the servers. Throws `StoreUnavailable` when one of them does not answer. */
+  async audit(): Promise<Audit> {
+    const nodes = await this.#commands.primaries();
+    const facts = await Promise.all(nodes.map((node) => node.ask(look, AUDIT_MS)));
+    return auditOf(facts.map(answered), this.#servers, this.#waitReplicas);
+  }
+
+  /** Says what was seen: at the start, and whenever there are other servers or they promise something else. */
+  async #tellAudit(): Promise<void> {
+    const audit = await this.audit().catch(() => null);
+    if (audit === null || this.#closed || JSON.stringify(audit) === this.#told) return;
+    this.#told = JSON.stringify(audit);
+    this.#log('info', 'store audited', audit.fields);
+    if (audit.error !== null) this.#log('error', `the store cannot be used: ${audit.error}`, {});
+    for (const { message, fields } of audit.warnings) this.#log('warn', message, fields);
   }
 
   #owe(key: string, flight: string): void {
     this.#owed.owe(flight, async () => {
       const answer = await this.#commands.ask(
+        key,
         (client) => this.#releaseBy(client, key, flight, '', false, BAR_MS),
         this.#timeoutMs,
       );
@@ -497,15 +579,10 @@ export class RedisStore implements Store {
       barMs,
     );
   }
+}
 
-  /** A server that evicts keys frees them while their flights are up. */
-  async #warnOfEviction(): Promise<void> {
-    const answer = await this.#commands.ask((client) => client.info('memory'), this.#timeoutMs);
-    if (answer.kind !== 'answered') return;
-    const policy = /^maxmemory_policy:(\S+)/m.exec(answer.value)?.[1];
-    if (policy === undefined || policy === 'noeviction' || /^maxmemory:0\s/m.test(answer.value)) return;
-    this.#log('warn', 'the store evicts keys when its memory is full; set maxmemory-policy to noeviction', { policy });
-  }
+function routeBy(options: RouteOptions): RedisRoute {
+  return options.access.servers.kind === 'cluster' ? new ClusterRoute(options) : new SingleRoute(options);
 }
 
 /** A claim takes what is free. */

@@ -260,7 +260,12 @@ testCases('wrong types and missing fields: a missing one is reported where the m
     'at least one part, or public',
     'an empty list',
   ],
-  [`${API}store: ▶{ kind: redis }\n`.replace('store: ▶', '▶store: '), 'store.url', 'a URL such as redis://', 'nothing'],
+  [
+    `${API}store: ▶{ kind: redis }\n`.replace('store: ▶', '▶store: '),
+    'store.url',
+    'url, sentinel or cluster',
+    'none of them',
+  ],
   [
     'upstreams: { api: { url: http://a, preserveHost: ▶"yes" } }\n',
     'upstreams.api.preserveHost',

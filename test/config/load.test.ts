@@ -283,9 +283,16 @@ drain: 0s
   t.same(config.admin, { kind: 'on', host: '0.0.0.0', port: 0, token: '0123456789abcdef' });
   t.same(config.store, {
     kind: 'redis',
-    url: 'rediss://u:p@redis:6380/2',
+    access: {
+      servers: { kind: 'single', at: { host: 'redis', port: 6380 } },
+      username: 'u',
+      password: 'p',
+      tls: { ca: null, cert: null, key: null, serverName: null, verify: true },
+      db: 2,
+    },
     prefix: 'o:',
     commandTimeoutMs: 50,
+    waitReplicas: 0,
     maxMemoryBytes: 1024 ** 3,
     secrets: ['0123456789abcdefg'],
   });

@@ -323,6 +323,7 @@ async function run(config: string, env: NodeJS.ProcessEnv = {}) {
   let stdout = '';
   let stderr = '';
   const code = await validate({
+    connect: false,
     config,
     env,
     stdout: { write: (text) => (stdout += text) },

@@ -5,7 +5,7 @@ import type { FlightRef, Lease } from '../../src/core/claim.js';
 import { RedisStore } from '../../src/store/redis.js';
 import type { Piece } from '../../src/store/relay.js';
 import { eventually } from '../support/gate.js';
-import { startRedis } from '../support/redis.js';
+import { accessTo, startRedis } from '../support/redis.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { anyResponse, follow, lead, newKey, responseWith } from './contract.js';
 
@@ -13,7 +13,7 @@ const redis = await startRedis();
 t.teardown(() => redis.stop());
 
 async function open(t: Test, url = redis.url): Promise<RedisStore> {
-  const store = new RedisStore({ url, commandTimeoutMs: 2_000 });
+  const store = new RedisStore({ access: accessTo(url), commandTimeoutMs: 2_000 });
   t.teardown(() => store.close());
   await store.open();
   return store;

@@ -8,7 +8,7 @@ import { RedisStore } from '../../src/store/redis.js';
 import { claimUnderAllNames, type Looked, type RotationOptions } from '../../src/store/rotation.js';
 import { type ClaimRequest, type Store, StoreUnavailable } from '../../src/store/store.js';
 import { Gate } from '../support/gate.js';
-import { startRedis } from '../support/redis.js';
+import { accessTo, startRedis } from '../support/redis.js';
 import { claim, lead, materialFor, newKey, responseWith, settle, settled } from './contract.js';
 import { ended, enter, giveBack, turnAtOnce, turnOf } from './queue-contract.js';
 
@@ -19,7 +19,7 @@ const stores = Array.from(
   { length: 4 },
   (_, index) =>
     new RedisStore({
-      url: redis.url,
+      access: accessTo(redis.url),
       commandTimeoutMs: 2_000,
       secrets: index % 2 === 0 ? SECRETS : SECRETS.toReversed(),
     }),

@@ -5,11 +5,13 @@
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
+import type { RedisAccess } from '../../src/config/config.js';
+import { accessByUrl } from '../../src/config/resolve-store.js';
 import { freePort } from './ports.js';
 import { serverProgram } from './redis-server.js';
 
@@ -32,12 +34,32 @@ export type RedisServer = {
 /** A shell between us and the server: it ends the server when our end of its input closes, even after a `kill -9`. */
 const KEEPER = 'dir=$1; shift; "$@" >/dev/null 2>&1 & echo $!; read -r _; kill -9 $! 2>/dev/null; rm -rf "$dir"';
 
+/** A server at a URL, as a configuration with nothing but the URL names it. */
+export function accessTo(url: string): RedisAccess {
+  return accessByUrl(url, { username: null, password: null, tls: null, db: 0 });
+}
+
+export type RedisOptions = {
+  readonly port?: number;
+  /** Further settings, as on a command line. */
+  readonly settings?: readonly string[];
+  /** Of the default user, as one of the settings has it. */
+  readonly password?: string;
+  /** Text of a configuration: the server is a sentinel. */
+  readonly sentinel?: string;
+};
+
 /** Starts a server and waits until it answers. */
-export async function startRedis(options: { readonly port?: number } = {}): Promise<RedisServer> {
+export async function startRedis({ password, ...options }: RedisOptions = {}): Promise<RedisServer> {
   const program = await serverProgram();
   const port = options.port ?? (await freePort());
   const dir = mkdtempSync(join(tmpdir(), 'oneflight-redis-'));
-  const settings = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', dir];
+  const own = ['--port', String(port), '--bind', '127.0.0.1', '--dir', dir];
+  const settings = ['--save', '', '--appendonly', 'no', ...own, ...(options.settings ?? [])];
+  if (options.sentinel !== undefined) {
+    writeFileSync(join(dir, 'sentinel.conf'), options.sentinel);
+    settings.splice(0, settings.length, join(dir, 'sentinel.conf'), '--sentinel', ...own);
+  }
   const keeper = spawn('/bin/sh', ['-c', KEEPER, 'sh', dir, program.path, ...settings], {
     env: program.env,
     stdio: ['pipe', 'pipe', 'inherit'],
@@ -61,10 +83,10 @@ export async function startRedis(options: { readonly port?: number } = {}): Prom
     pid,
     pause: () => signal('SIGSTOP'),
     resume: () => signal('SIGCONT'),
-    command: (...words) => ask(port, words),
+    command: (...words) => ask(port, words, password),
     async kill() {
       signal('SIGKILL');
-      while ((await pidAt(port)) !== null) await sleep(10);
+      while ((await pidAt(port, password)) !== null) await sleep(10);
     },
     async stop() {
       keeper.ref();
@@ -74,14 +96,14 @@ export async function startRedis(options: { readonly port?: number } = {}): Prom
       rmSync(dir, { recursive: true, force: true });
     },
   };
-  await untilAnswering(server);
+  await untilAnswering(server, password);
   return server;
 }
 
-async function untilAnswering(server: RedisServer): Promise<void> {
+async function untilAnswering(server: RedisServer, password?: string): Promise<void> {
   const deadline = Date.now() + 10_000;
   // Another server on this port, started at the same moment, would be shared without a word.
-  while ((await pidAt(server.port)) !== server.pid) {
+  while ((await pidAt(server.port, password)) !== server.pid) {
     if (Date.now() > deadline) {
       await server.stop();
       throw new Error(`the Redis of the tests did not answer on port ${server.port} within 10 s`);
@@ -91,15 +113,19 @@ async function untilAnswering(server: RedisServer): Promise<void> {
 }
 
 /** The process of the server that answers there; null: none does. */
-async function pidAt(port: number): Promise<number | null> {
-  const told = await ask(port, ['INFO', 'server']).catch(() => null);
+async function pidAt(port: number, password?: string): Promise<number | null> {
+  const told = await ask(port, ['INFO', 'server'], password).catch(() => null);
   return told === null ? null : Number(/^process_id:(\d+)/m.exec(String(told))?.[1]);
 }
 
-async function ask(port: number, [name, ...rest]: readonly (string | number)[]): Promise<unknown> {
+async function ask(
+  port: number,
+  [name, ...rest]: readonly (string | number)[],
+  password: string | undefined,
+): Promise<unknown> {
   // Without retries a refused connection is gone at once; the client's farewell timer would hold the process for 2 s.
   const once = { lazyConnect: true, retryStrategy: null, commandTimeout: 5_000, disconnectTimeout: 50 };
-  const client = new Redis({ port, host: '127.0.0.1', ...once });
+  const client = new Redis({ port, host: '127.0.0.1', ...once, ...(password === undefined ? {} : { password }) });
   client.on('error', () => {});
   try {
     await client.connect();

@@ -1,0 +1,261 @@
+/** How a gateway gets at its Redis: TLS, users, passwords from files; and what it says of the servers it finds. */
+
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: the configuration's own syntax.
+
+import type { EventEmitter } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { validate } from '../../src/cli/validate.js';
+import { loadConfig } from '../../src/config/load.js';
+import { RedisStore } from '../../src/store/redis.js';
+import { auditOf, look } from '../../src/store/redis-audit.js';
+import { newClient, type ScriptedRedis } from '../../src/store/redis-client.js';
+import { RedisLink } from '../../src/store/redis-link.js';
+import { tlsFile } from '../support/dial.js';
+import { eventually } from '../support/gate.js';
+import { configOf, startGateway } from '../support/gateway.js';
+import { freePort } from '../support/ports.js';
+import { accessTo, type RedisServer, startRedis } from '../support/redis.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { lead, newKey } from './contract.js';
+
+t.setTimeout(120_000);
+
+const PASSWORD = 'se/cret:p@ss#word';
+
+async function started(t: Test, ...args: Parameters<typeof startRedis>): Promise<RedisServer> {
+  const server = await startRedis(...args);
+  t.teardown(() => server.stop());
+  return server;
+}
+
+let files = 0;
+const directory = t.testdir({ password: `${PASSWORD}\n`, wrong: 'se/cret:wr0ng' });
+
+function fileOf(store: string): string {
+  const file = join(directory, `${files++}.yaml`);
+  writeFileSync(file, `upstreams: { api: { url: http://127.0.0.1:1 } }\nstore: { kind: redis, ${store} }\n`);
+  return file;
+}
+
+type Told = { readonly level: string; readonly message: string; readonly fields: { readonly error?: unknown } };
+type Opened = { readonly store: RedisStore; readonly told: readonly Told[] };
+
+/** The store of such a configuration, and what it logs. */
+async function opened(t: Test, written: string): Promise<Opened> {
+  const loaded = loadConfig(fileOf(written), {});
+  if (loaded.kind !== 'loaded' || loaded.config.store.kind !== 'redis') throw new Error(JSON.stringify(loaded));
+  const { access, commandTimeoutMs } = loaded.config.store;
+  const told: Told[] = [];
+  const store = new RedisStore({
+    access,
+    commandTimeoutMs,
+    log: (level, message, fields) => told.push({ level, message, fields }),
+  });
+  t.teardown(() => store.close());
+  await store.open();
+  return { store, told };
+}
+
+async function works(t: Test, { store, told }: Opened): Promise<void> {
+  const lease = await lead(store, { key: newKey() });
+  t.equal(await store.release(lease, { unlessAwaited: false }), 'held');
+  await eventually('the audit', () => told.some(({ message }) => message === 'store audited'));
+}
+
+async function fails(t: Test, written: string, why: RegExp): Promise<void> {
+  const { store, told } = await opened(t, written);
+  await eventually(`${why} is told`, () => told.some(({ fields }) => why.test(String(fields.error))));
+  await t.rejects(store.ping(), { name: 'StoreUnavailable' });
+}
+
+type Validated = { readonly code: number; readonly stdout: string; readonly stderr: string };
+
+/** `oneflight validate --connect` with such a store. */
+async function validated(written: string): Promise<Validated> {
+  const said = { stdout: '', stderr: '' };
+  const into = (stream: keyof typeof said) => ({
+    write: (text: string) => {
+      said[stream] += text;
+    },
+  });
+  const config = fileOf(written);
+  const code = await validate({ config, connect: true, env: {}, stdout: into('stdout'), stderr: into('stderr') });
+  return { code, ...said };
+}
+
+t.test('TLS with an authority of its own: who is not known to it is not talked to', async (t) => {
+  const tlsPort = await freePort();
+  const one = { cert: tlsFile('one.pem'), key: tlsFile('one.key'), ca: tlsFile('ca.pem') };
+  await started(t, {
+    settings: [
+      '--tls-port',
+      String(tlsPort),
+      '--tls-cert-file',
+      one.cert,
+      '--tls-key-file',
+      one.key,
+      '--tls-ca-cert-file',
+      one.ca,
+    ],
+  });
+  const url = `url: "rediss://localhost:${tlsPort}"`;
+  const client = `cert: "${tlsFile('client.pem')}", key: "${tlsFile('client.key')}"`;
+  await works(t, await opened(t, `${url}, tls: { ca: "${one.ca}", ${client} }`));
+  const pem = JSON.stringify(readFileSync(one.ca, 'latin1'));
+  const named = `url: "rediss://127.0.0.1:${tlsPort}", tls: { ca: ${pem}, serverName: localhost, ${client} }`;
+  await works(t, await opened(t, named));
+  await works(t, await opened(t, `${url}, tls: { verify: false, ${client} }`));
+  await fails(t, `${url}, tls: { ${client} }`, /certificate/);
+  await fails(t, `${url}, tls: { ca: "${one.ca}", serverName: redis.example, ${client} }`, /does not match/);
+  await fails(t, `${url}, tls: { ca: "${one.ca}" }`, /certificate|closed|ECONNRESET|EPIPE/);
+  await fails(t, `url: "redis://localhost:${tlsPort}"`, /closed|ECONNRESET|EPIPE|ended/i);
+});
+
+t.test('a user whose password is in a file, with no more rights than are needed', async (t) => {
+  const server = await started(t, { settings: ['--requirepass', 'root'], password: 'root' });
+  const rights = ['~oneflight:*', '&oneflight:*', '+@all', '-@admin', '-@dangerous', '+ping'];
+  await server.command('ACL', 'SETUSER', 'gate', 'on', `>${PASSWORD}`, ...rights);
+  const at = `url: "redis://127.0.0.1:${server.port}"`;
+  const user = (file: string) => `${at}, username: gate, password: "\${file:${directory}/${file}}"`;
+  const store = await opened(t, user('password'));
+  await works(t, store);
+  const unseen = 'version, eviction, persistence, replicas';
+  const audit = store.told.find(({ message }) => message === 'store audited');
+  t.match(audit, { fields: { unseen } }, 'INFO and CONFIG are forbidden: it is said, and no failure');
+  t.notOk(store.told.some(({ level }) => level !== 'info'));
+  await fails(t, user('wrong'), /WRONGPASS/);
+  await fails(t, at, /NOAUTH/);
+
+  const escaped = encodeURIComponent(PASSWORD);
+  const good = await validated(`url: "redis://gate:${escaped}@127.0.0.1:${server.port}"`);
+  t.match(good, { code: 0, stdout: /could not look at: version, eviction, persistence, replicas/, stderr: '' });
+  const bad = await validated(`url: "redis://gate:${escaped}0@127.0.0.1:${server.port}"`);
+  t.match(bad, { code: 1, stderr: /WRONGPASS/ });
+
+  const config = configOf({ upstream: 'http://127.0.0.1:1', store: `{ kind: redis, ${user('wrong')} }`, routes: '' });
+  const gateway = await startGateway(t, { config });
+  await eventually('the log', () => /WRONGPASS/.test(gateway.output));
+  t.equal((await gateway.post('/caught-up', { turn: 1 }).answer).status, 502, 'the upstream is not there either');
+  const shown = [gateway.output, (await gateway.admin('/config')).text, (await gateway.admin('/readyz')).text];
+  for (const text of [...shown, JSON.stringify([store.told, good, bad])]) {
+    t.notMatch(text, /se.{1,3}cret/, 'no password is written anywhere');
+  }
+});
+
+t.test('the audit says what is guaranteed, and warns of what is not', async (t) => {
+  const server = await started(t);
+  const at = `url: "redis://127.0.0.1:${server.port}"`;
+  const first = await validated(at);
+  t.match(first, { code: 0, stderr: '' });
+  t.match(
+    first.stdout,
+    /^store: (Redis|Valkey) \S+, one primary, 0 replicas: one leader a key .*; a restart forgets them all$/m,
+  );
+  t.match(first.stdout, /^store: warning: a restart of the store forgets every claim; set appendonly to yes/m);
+  t.notMatch(first.stdout, /evict|min-replicas/);
+
+  await server.command('CONFIG', 'SET', 'appendonly', 'yes');
+  await server.command('CONFIG', 'SET', 'maxmemory', '100mb');
+  await server.command('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru');
+  const replica = await started(t, { settings: ['--replicaof', '127.0.0.1', String(server.port)] });
+  await eventually('the replica is there', async () =>
+    String(await server.command('INFO', 'replication')).includes('connected_slaves:1'),
+  );
+  const second = await validated(at);
+  t.equal(second.code, 0);
+  t.match(
+    second.stdout,
+    /one primary, 1 replica: one leader a key until memory is full; a restart forgets those of the last second$/m,
+  );
+  t.match(second.stdout, /^store: warning: .*evicts keys.* \(policy: allkeys-lru\)$/m);
+  t.match(second.stdout, /^store: warning: .*set min-replicas-to-write$/m);
+  await server.command('CONFIG', 'SET', 'maxmemory', '0');
+  await server.command('CONFIG', 'SET', 'min-replicas-to-write', '1');
+  const { told } = await opened(t, at);
+  await eventually('the audit', () => told.some(({ message }) => message === 'store audited'));
+  t.notOk(
+    told.some(({ level }) => level !== 'info'),
+    'nothing to warn of',
+  );
+
+  t.match(await validated(`url: "redis://127.0.0.1:${replica.port}"`), { code: 1, stderr: /this is a replica/ });
+  const away = await freePort();
+  t.match(await validated(`url: "redis://127.0.0.1:${away}"`), { code: 1, stderr: /ECONNREFUSED/ });
+  t.match(await validated(`cluster: ["127.0.0.1:${server.port}"]`), { code: 1, stderr: /cluster support disabled/ });
+  const sentinel = await started(t, { sentinel: `sentinel monitor main 127.0.0.1 ${server.port} 1\n` });
+  t.match(await validated(`url: "redis://127.0.0.1:${sentinel.port}"`), { code: 1, stderr: /store\.sentinel/ });
+  t.match(await validated(`sentinel: { name: main, hosts: ["127.0.0.1:${sentinel.port}"] }`), {
+    code: 0,
+    stdout: /one primary behind sentinels/,
+  });
+});
+
+t.test('sentinels have a password of their own', async (t) => {
+  const server = await started(t, { settings: ['--requirepass', 'of the server'], password: 'of the server' });
+  const sentinel = await started(t, {
+    sentinel: `sentinel monitor main 127.0.0.1 ${server.port} 1
+sentinel auth-pass main "of the server"
+requirepass "of the sentinel"
+`,
+    password: 'of the sentinel',
+  });
+  const named = (password: string) =>
+    `sentinel: { name: main, hosts: ["127.0.0.1:${sentinel.port}"], password: ${password} }, password: of the server`;
+  await works(t, await opened(t, named('of the sentinel')));
+  await fails(t, named('another one'), /WRONGPASS/);
+  await fails(t, named('of the sentinel').replace('name: main', 'name: other'), /sentinel/i);
+});
+
+t.test('a server that is too old is told apart from one that only looks so', async (t) => {
+  const server = (info: string) =>
+    ({
+      info: async () => info,
+      config: async (_get: string, name: string) => [name, name === 'save' ? '3600 1' : '0'],
+    }) as unknown as ScriptedRedis;
+  const replication = 'role:master\r\nconnected_slaves:0\r\nredis_mode:standalone\r\nmaxmemory:0\r\n';
+  const errorOf = async (versions: string) =>
+    auditOf([await look(server(`${versions}\r\n${replication}`))], 'single', 0).error;
+  t.equal(await errorOf('redis_version:6.0.16'), 'Redis 6.0.16 is too old: 6.2 or newer is needed');
+  t.equal(await errorOf('redis_version:5.9.1'), 'Redis 5.9.1 is too old: 6.2 or newer is needed');
+  for (const version of ['redis_version:6.2.0', 'redis_version:7.0.15', 'redis_version:10.0.0']) {
+    t.equal(await errorOf(version), null, version);
+  }
+  t.equal(await errorOf('redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1'), null);
+  t.match(await errorOf('redis_version:7.0.0\r\nredis_mode:cluster'), /name it in store\.cluster/);
+});
+
+t.test('a second error of a connection does not end the process', async (t) => {
+  const { port } = await started(t);
+  const at = { host: '127.0.0.1', port };
+  const client = newClient({ access: accessTo(`redis://127.0.0.1:${port}`), next: () => at, commandTimeoutMs: 250 });
+  t.teardown(() => client.disconnect());
+  const told: string[] = [];
+  client.on('error', (error: Error) => told.push(error.message));
+  await client.connect();
+  const { stream } = client as unknown as { stream: EventEmitter };
+  for (const message of ['a reset', 'an alert behind it']) stream.emit('error', new Error(message));
+  t.same(told, ['a reset']);
+});
+
+t.test('a fail-over that is told while the sentinels are asked for a place does not end the connection', async (t) => {
+  const server = await started(t);
+  const sentinel = await started(t, { sentinel: `sentinel monitor main 127.0.0.1 ${server.port} 1\n` });
+  const way = await TcpProxy.start(t, sentinel.port);
+  way.blackHole = true;
+  const hosts = [{ host: '127.0.0.1', port: way.port }];
+  const servers = { kind: 'sentinel', name: 'main', hosts, username: null, password: null, tls: null } as const;
+  const access = { servers, username: null, password: null, tls: null, db: 0 } as const;
+  const nothing = () => {};
+  const options = { access, next: () => null, commandTimeoutMs: 250, log: nothing };
+  const link = new RedisLink('commands', options, nothing, nothing);
+  t.teardown(() => link.close());
+  const opened = link.open();
+  // As the client does itself on word of a sentinel.
+  (link.client as unknown as { connector: { disconnect(): void } }).connector.disconnect();
+  await opened;
+  way.blackHole = false;
+  way.cut();
+  await eventually('the connection is there', () => link.ready);
+});
