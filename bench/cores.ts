@@ -39,6 +39,11 @@ export function pin(pid: number, to: 'load' | 'measured'): void {
   }
 }
 
+/** The words of a command that is run on the core of what is measured. */
+export function onMeasuredCore(words: readonly string[]): readonly string[] {
+  return pins ? ['taskset', '-c', MEASURED_CORE, ...words] : words;
+}
+
 /** CPU time of a process and its children since they began, milliseconds. */
 export function cpuMsOf(pid: number): number {
   const usage = new Map<number, { readonly parent: number; readonly ticks: number }>();
@@ -84,8 +89,7 @@ export class Measured {
   private constructor(command: Command, folder: string) {
     this.url = command.url;
     this.#folder = folder;
-    const words = [command.program, ...command.args];
-    const [program = '', ...args] = pins ? ['taskset', '-c', MEASURED_CORE, ...words] : words;
+    const [program = '', ...args] = onMeasuredCore([command.program, ...command.args]);
     const out = openSync(join(folder, 'out'), 'a');
     this.#child = spawn(program, args, { env: command.env ?? process.env, stdio: ['ignore', out, out] });
     this.#exited = once(this.#child, 'exit').catch(() => {});
@@ -102,7 +106,7 @@ export class Measured {
         await measured.stop();
         throw new Error(`${command.program} did not start:\n${said}`);
       }
-      await sleep(20);
+      await sleep(5);
     }
     return measured;
   }

@@ -56,7 +56,7 @@ type Pace = {
   readonly sliceS: number;
   readonly warmS: number;
 };
-const FULL: Pace = { processes: 5, slices: 3, sliceS: 2, warmS: 3 };
+const FULL: Pace = { processes: 3, slices: 5, sliceS: 1, warmS: 5 };
 const QUICK: Pace = { processes: 1, slices: 1, sliceS: 1, warmS: 1 };
 
 /** One figure per process, which is the middle of its slices. */

@@ -293,7 +293,7 @@ export async function startOneflight(upstream: string, log: boolean, store = '{ 
   return Measured.start({ program: process.execPath, args, url: `http://127.0.0.1:${port}` }, folder);
 }
 
-/** `PROFILE=folder npm run bench -- pass` has the gateway write a CPU profile there when it ends. */
+/** `PROFILE=folder npm run bench -- pass` has each gateway write a CPU profile there when it ends. */
 function profiling(): string[] {
   const { PROFILE } = process.env;
   return PROFILE === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${PROFILE}`];

@@ -4,18 +4,35 @@
  *     npm run bench -- [--quick] [name ...]
  *
  * Names choose measurements by any part of theirs. Markdown goes to standard output, progress to standard error. It ends
- * with 0 whether goals hold or not: what that means on the machine at hand is for people to judge.
+ * with 0 whether goals hold or not, which is for people to judge on the machine at hand, and with 1 when something could not
+ * be measured.
  */
 
 import { cpus, loadavg, release, totalmem } from 'node:os';
 import type { BenchOptions } from './bench-options.js';
+import { burst } from './burst.js';
 import { pin, pins } from './cores.js';
+import { distinct } from './distinct.js';
 import { type Findings, tableText, type Verdict, verdictsText } from './figures.js';
+import { followers } from './followers.js';
+import { jsonKey } from './json-key.js';
+import { largeResponse } from './large-response.js';
 import { pass } from './pass.js';
 import { peers } from './peers.js';
+import { startUp } from './start.js';
 import { startUpstreamProgram } from './upstream.js';
+import { wakeUp } from './wake-up.js';
 
-const MEASUREMENTS: Readonly<Record<string, (options: BenchOptions) => Promise<Findings>>> = { pass };
+const MEASUREMENTS: Readonly<Record<string, (options: BenchOptions) => Promise<Findings>>> = {
+  pass,
+  distinct,
+  'json-key': jsonKey,
+  'large-response': largeResponse,
+  followers,
+  'wake-up': wakeUp,
+  burst,
+  start: startUp,
+};
 
 const words = process.argv.slice(2);
 const quick = words.includes('--quick');
@@ -40,9 +57,14 @@ try {
   const verdicts: Verdict[] = [];
   for (const [name, measure] of chosen) {
     tell(`${name} …`);
-    const findings = await measure({ quick, upstream, peers: found, tell });
-    for (const table of findings.tables) console.log(tableText(table));
-    verdicts.push(...findings.verdicts);
+    try {
+      const findings = await measure({ quick, upstream, peers: found, tell });
+      for (const table of findings.tables) console.log(tableText(table));
+      verdicts.push(...findings.verdicts);
+    } catch (error) {
+      tell(`${name} could not be measured: ${error instanceof Error ? error.message : String(error)}`);
+      process.exitCode = 1;
+    }
   }
   console.log(verdictsText(verdicts));
 } finally {

@@ -11,20 +11,24 @@ import { listenOn } from '../test/support/ports.js';
 const SLOW_MS = 200;
 const HEAD_END = Buffer.from('\r\n\r\n');
 const CONTENT = Buffer.alloc(1_024, 'x');
-const ANSWER = Buffer.concat([
-  Buffer.from(
-    [
-      'HTTP/1.1 200 OK',
-      'Content-Type: application/json',
-      'Date: Mon, 02 Mar 2026 10:00:00 GMT',
-      'ETag: "5e1f3a"',
-      'Cache-Control: max-age=60',
-      `Content-Length: ${CONTENT.length}`,
-      '\r\n',
-    ].join('\r\n'),
-  ),
-  CONTENT,
-]);
+/** With the date of now: caches would take an older one for stale. */
+function answerOfNow(): Buffer {
+  const lines = [
+    'HTTP/1.1 200 OK',
+    'Content-Type: application/json',
+    `Date: ${new Date().toUTCString()}`,
+    'ETag: "5e1f3a"',
+    'Cache-Control: max-age=60',
+    `Content-Length: ${CONTENT.length}`,
+    '\r\n',
+  ];
+  return Buffer.concat([Buffer.from(lines.join('\r\n')), CONTENT]);
+}
+
+let answer = answerOfNow();
+setInterval(() => {
+  answer = answerOfNow();
+}, 1_000);
 /** `s` of `GET /slow/` */
 const S = 0x73;
 
@@ -40,16 +44,17 @@ const server = createServer({ noDelay: true }, (socket) => {
         rest = bytes;
         return;
       }
-      if (bytes[5] === S) answerSlowly(bytes.toString('latin1', 4, bytes.indexOf(' ', 4)), (all) => socket.write(all));
-      else socket.write(ANSWER);
+      if (bytes[5] === S)
+        answerSlowly(bytes.toString('latin1', 4, bytes.indexOf(' ', 4)), (bytes) => socket.write(bytes));
+      else socket.write(answer);
       bytes = bytes.subarray(end + HEAD_END.length);
     }
   });
 });
 
-function answerSlowly(target: string, write: (answer: Buffer) => void): void {
+function answerSlowly(target: string, write: (bytes: Buffer) => void): void {
   setTimeout(() => {
-    write(ANSWER);
+    write(answer);
     process.send?.({ target, atNs: String(process.hrtime.bigint()) });
   }, SLOW_MS);
 }

@@ -19,12 +19,11 @@ import { Reconciler } from './exchange/reconciler.js';
 import { Turns } from './exchange/turns.js';
 import { Metrics } from './observe/metrics.js';
 import { watchExchange, watchUpstream } from './observe/watch.js';
-import { Admin, type Readiness } from './server/admin.js';
+import type { Admin, Readiness } from './server/admin.js';
 import { type CertificateNews, faultText } from './server/certificate.js';
 import { Listener } from './server/listener.js';
-import { compilePeers } from './server/peers.js';
+import { Peers } from './server/peers.js';
 import { MemoryStore } from './store/memory.js';
-import { RedisStore } from './store/redis.js';
 import type { Store } from './store/store.js';
 import { Upstream } from './upstream/upstream.js';
 
@@ -50,7 +49,7 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
   const observer = watchExchange(metrics, log);
   const budget = new MemoryBudget(config.store.maxMemoryBytes);
   const local = new MemoryStore({ budget });
-  const store = metrics.watch(openableStore(config.store, local, log));
+  const store = metrics.watch(await openableStore(config.store, local, log));
   const upstreams = upstreamsOf(config, metrics, log);
   const upstreamOf = (name: string): Upstream => required(upstreams, name);
   const elsewhere = askedElsewhere(config);
@@ -72,27 +71,35 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
   };
   const listener = new Listener({
     listen: config.listen,
+    limits: config.limits,
+    onRefused: (reason) => metrics.connectionRefused(reason),
     onCertificate: (news) => tellOfCertificate(news, log),
-    peerOf: compilePeers(config.trustedProxies),
+    peers: new Peers(config.trustedProxies),
+    requestIdTrust: config.requestId.trust,
     takesUpgrade: (asking) => maySwitch(asking, handling.rules),
     handle: (caller) => handle(caller, handling),
     over: observer.over,
   });
+  metrics.countConnections(() => listener.connectionCount);
   const readiness = (): Promise<Readiness> => look(store, upstreams, listener.draining);
-  const admin =
-    config.admin.kind === 'on'
-      ? new Admin({
-          config: config.admin,
-          readiness,
-          flights: {
-            store,
-            keepMsOf: (route) => keepMsOfRule(config.rules.find((rule) => rule.name === route)),
-            isRule: (name) => config.rules.some((rule) => rule.name === name),
-            audit: (did, entry) => log.warn(entry, `${did} by an operator`),
-          },
-          metrics: { contentType: metrics.contentType, expose: () => metrics.expose() },
-        })
-      : null;
+  let admin: Admin | null = null;
+  // Loaded when clients are served already: the framework behind it takes a third of the time to start.
+  const openAdmin = async (): Promise<string | null> => {
+    if (config.admin.kind !== 'on') return null;
+    const { Admin } = await import('./server/admin.js');
+    admin = new Admin({
+      config: config.admin,
+      readiness,
+      flights: {
+        store,
+        keepMsOf: (route) => keepMsOfRule(config.rules.find((rule) => rule.name === route)),
+        isRule: (name) => config.rules.some((rule) => rule.name === name),
+        audit: (did, entry) => log.warn(entry, `${did} by an operator`),
+      },
+      metrics: { contentType: metrics.contentType, expose: () => metrics.expose() },
+    });
+    return admin.listen();
+  };
 
   const closeAdapters = async (): Promise<void> => {
     await admin?.close();
@@ -102,8 +109,8 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
   try {
     await Promise.all([store.open(), local.open()]);
     for (const upstream of upstreams.values()) upstream.open();
-    const adminUrl = admin === null ? null : await admin.listen();
     const url = await listener.listen();
+    const adminUrl = await openAdmin();
     return {
       url,
       adminUrl,
@@ -171,8 +178,10 @@ function keepMsOfRule(rule: Rule | undefined): number | null {
   return rule?.policy.kind === 'coalesce' && rule.policy.keep.kind === 'fixed' ? rule.policy.keep.keepMs : null;
 }
 
-function openableStore(config: StoreConfig, local: MemoryStore, log: Logger): Store {
+async function openableStore(config: StoreConfig, local: MemoryStore, log: Logger): Promise<Store> {
   if (config.kind === 'memory') return local;
+  // Its client is loaded by who uses it.
+  const { RedisStore } = await import('./store/redis.js');
   const { url, prefix, commandTimeoutMs, secrets } = config;
   return new RedisStore({
     url,

@@ -52,7 +52,9 @@ async function runTap(files: readonly string[], jobs: number): Promise<Totals> {
     if (/^ *not ok /.test(line)) isOfFailure = true;
     else if (/^ *(ok |# |\.\.\.$)/.test(line)) isOfFailure = false;
     if (isOfFailure) failures.push(line);
-    if (VERBOSE === '1' || isOfFailure || /^\S/.test(line)) console.log(line);
+    // Comments have what a gateway wrote in a test that failed.
+    const isComment = /^ *# (?!Subtest:|time=)/.test(line);
+    if (VERBOSE === '1' || isOfFailure || isComment || /^\S/.test(line)) console.log(line);
   });
   const code = await new Promise<number | null>((done, fail) => tap.once('error', fail).once('close', done));
   const count = (name: string): number => Number(new RegExp(`\\b${name}: (\\d+)`).exec(totals)?.[1] ?? 0);

@@ -1,6 +1,7 @@
 /** The gateway of the demo: one upstream, the memory store, and the first two rules of `config/gateway.yaml`. */
 
 import type { Config } from '../config/config.js';
+import { DEFAULT_LIMITS } from '../config/resolve-listener.js';
 import { upstreamOf } from '../config/resolve-upstream.js';
 import { upstream as upstreamSchema } from '../config/upstream-schema.js';
 import type { CoalescePolicy, RejectPolicy } from '../core/rule.js';
@@ -61,7 +62,7 @@ const PROCEED: RejectPolicy = {
 export function demoConfig({ host, port, upstream }: { host: string; port: number; upstream: URL }): Config {
   const everywhere = { host: null, headers: [] };
   return {
-    listen: { host, port, tls: null },
+    listen: { host, port, tls: null, http2: false, proxyProtocol: false },
     admin: { kind: 'off' },
     store: { kind: 'memory', maxMemoryBytes: 16_777_216, secrets: [] },
     upstreams: new Map([
@@ -88,8 +89,10 @@ export function demoConfig({ host, port, upstream }: { host: string; port: numbe
         policy: PROCEED,
       },
     ],
+    limits: DEFAULT_LIMITS,
     unmatched: { kind: 'upstream', name: 'api' },
     trustedProxies: [],
+    requestId: { trust: 'always' },
     log: { level: 'silent' },
     drainMs: 1_000,
   };

@@ -99,7 +99,28 @@ export type ListenConfig = {
   readonly port: number;
   /** Null: requests come in clear. */
   readonly tls: TlsConfig | null;
+  /** Whether HTTP/2 is offered, which needs TLS. */
+  readonly http2: boolean;
+  /** Whether connections begin with a header that says who they are from. */
+  readonly proxyProtocol: boolean;
 };
+
+/** What clients may take, and how slow they may be. */
+export type LimitsConfig = {
+  readonly maxFieldBytes: number;
+  /** Infinity: any size. */
+  readonly maxContentBytes: number;
+  /** Infinity: any number. */
+  readonly maxConnections: number;
+  readonly maxConcurrentStreams: number;
+  readonly fieldsTimeoutMs: number;
+  readonly contentTimeoutMs: number;
+  readonly stallTimeoutMs: number;
+  readonly keepAliveTimeoutMs: number;
+};
+
+/** From whom a request id is taken. */
+export type RequestIdTrust = 'always' | 'trusted-proxies' | 'never';
 
 export type AdminConfig =
   | { readonly kind: 'off' }
@@ -131,8 +152,10 @@ export type Config = {
   /** In file order: the first that matches wins. */
   readonly rules: readonly Rule[];
   readonly unmatched: { readonly kind: 'upstream'; readonly name: string } | { readonly kind: 'not-found' };
+  readonly limits: LimitsConfig;
   /** CIDRs of peers whose `X-Forwarded-*` fields are believed. */
   readonly trustedProxies: readonly string[];
+  readonly requestId: { readonly trust: RequestIdTrust };
   readonly log: { readonly level: LogLevel };
   readonly drainMs: number;
 };

@@ -20,7 +20,7 @@ import { upstreamFieldFaults } from './upstream-faults.js';
 
 /** Checks fields against each other. */
 export function crossCheck(draft: ConfigDraft, root: Located): Fault[] {
-  const faults = [...listenerFaults(draft, root), ...secretFaults(draft, root)];
+  const faults = [...http2Faults(draft, root), ...listenerFaults(draft, root), ...secretFaults(draft, root)];
   const upstreams = draft.upstreams === undefined ? null : Object.keys(draft.upstreams);
   for (const [name, upstream] of Object.entries(draft.upstreams ?? {})) {
     if (upstream !== undefined) faults.push(...upstreamFieldFaults(upstream, ['upstreams', name], root));
@@ -62,6 +62,12 @@ function listenerFaults(draft: ConfigDraft, root: Located): Fault[] {
     faults.push(faultAt(root, place, 'different ports for listen and admin', { got: `${port} for both` }));
   }
   return faults;
+}
+
+/** Browsers speak HTTP/2 over TLS alone, and what is agreed on there (ALPN) decides between it and HTTP/1.1. */
+function http2Faults({ listen }: ConfigDraft, root: Located): Fault[] {
+  if (listen?.http2 !== true || 'tls' in listen) return [];
+  return [faultAt(root, ['listen', 'http2'], 'listen.tls to be set, without which there is no HTTP/2')];
 }
 
 /** A secret that stands twice was to be another one. */

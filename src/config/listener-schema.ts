@@ -2,7 +2,7 @@
 
 import { z } from 'zod';
 import { isListenHost } from './forms.js';
-import { fields, text, wholeNumber } from './schema-parts.js';
+import { duration, fields, size, text, wholeNumber } from './schema-parts.js';
 
 export const port = wholeNumber('a port', 0, 65_535);
 export const listenHost = text('an address or host name to listen on', isListenHost);
@@ -27,4 +27,45 @@ export const listen = fields({
     .describe(
       'TLS with this certificate. Files that change, or SIGHUP, make new connections use the new pair; a pair that does not fit changes nothing.',
     ),
+  http2: z.boolean().default(false).describe('Whether HTTP/2 is offered beside HTTP/1.1; needs tls.'),
+  proxyProtocol: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Whether each connection begins with a PROXY protocol header, version 1 or 2, that says who it is from; only trustedProxies may open one, or anybody where that list is empty.',
+    ),
 }).describe('Where requests are accepted.');
+
+export const limits = fields({
+  maxFields: size('1KiB', '1MiB')
+    .default('64KiB')
+    .describe('Largest request line and fields of a request together; more is 431.'),
+  maxContent: size('0B', '9999GiB')
+    .optional()
+    .describe('Largest content of a request; more is 413. Without it content may have any size.'),
+  maxConnections: wholeNumber('a number', 1, 1_000_000)
+    .optional()
+    .describe('Most connections at a time; beyond them the longest idle one is closed, or the new one gets 503.'),
+  maxConcurrentStreams: wholeNumber('a number', 1, 10_000)
+    .default(128)
+    .describe('Most requests that one HTTP/2 connection may have under way.'),
+  fieldsTimeout: duration('100ms', '10m')
+    .default('30s')
+    .describe('Longest time for the fields of a request, and for a TLS handshake.'),
+  contentTimeout: duration('100ms', '1h')
+    .default('60s')
+    .describe('Longest silence of a client whose content is still coming.'),
+  stallTimeout: duration('100ms', '1h')
+    .default('60s')
+    .describe('Longest time for which a client may take nothing of an answer that waits for it.'),
+  keepAliveTimeout: duration('1s', '1h').default('65s').describe('How long a connection without a request stays open.'),
+}).describe('What a client may take of the gateway, and how slow it may be.');
+
+export const requestId = fields({
+  trust: z
+    .enum(['always', 'trusted-proxies', 'never'])
+    .default('always')
+    .describe(
+      "Whose X-Request-Id is kept: everybody's, that of trustedProxies, or nobody's. It must be one line of at most 200 visible characters; else the gateway makes one.",
+    ),
+}).describe('The X-Request-Id that the upstream and the log get.');

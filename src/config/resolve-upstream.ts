@@ -1,7 +1,7 @@
 /** A checked upstream → what the gateway reads of it. */
 
 import { normalisePath } from '../core/target.js';
-import type { FieldEdits } from '../http/edits.js';
+import { comparedName, type FieldEdits } from '../http/edits.js';
 import type { AddressConfig, ConnectionLimits, EjectRule, HealthRule, UpstreamConfig, UpstreamTls } from './config.js';
 import { socketPathOf } from './forms.js';
 import { statusRangeOf } from './statuses.js';
@@ -86,7 +86,7 @@ function connectionsOf(connections: UpstreamOutput['connections']): ConnectionLi
 function editsOf(edits: EditsOutput | undefined): FieldEdits | null {
   if (edits === undefined) return null;
   const { set, add, remove } = edits;
-  const removed = new Set([...remove, ...Object.keys(set)].map((name) => name.toLowerCase()));
+  const removed = new Set([...remove, ...Object.keys(set)].map(comparedName));
   const added = Object.entries(add).flatMap(([name, values]) => [values].flat().flatMap((value) => [name, value]));
   return { removed, added: [...Object.entries(set).flat(), ...added] };
 }

@@ -15,7 +15,8 @@ import {
   type ReplayPolicy,
   type Rule,
 } from '../core/rule.js';
-import type { AdminConfig, Config, ListenConfig, StoreConfig } from './config.js';
+import type { AdminConfig, Config, StoreConfig } from './config.js';
+import { limitsOf, listenOf } from './resolve-listener.js';
 import { upstreamOf } from './resolve-upstream.js';
 import {
   DEFAULT_ELECTIONS,
@@ -27,7 +28,6 @@ import {
 } from './route-schema.js';
 import type { ConfigOutput } from './schema.js';
 import { statusRangeOf } from './statuses.js';
-import { pemSourceOf } from './tls-material.js';
 import { durationMs, sizeBytes } from './units.js';
 
 type RouteOf<Kind extends KeyedPolicy['kind']> = Extract<RouteOutput, { policy: Kind }>;
@@ -46,16 +46,12 @@ export function resolveConfig(output: ConfigOutput, directory: string): Config {
     upstreams,
     rules: output.routes.map((route) => ruleOf(route, only)),
     unmatched: unmatched === false ? { kind: 'not-found' } : { kind: 'upstream', name: unmatched },
+    limits: limitsOf(output.limits),
     trustedProxies: output.trustedProxies,
+    requestId: output.requestId,
     log: output.log,
     drainMs: durationMs(output.drain),
   });
-}
-
-function listenOf({ host, port, tls }: ConfigOutput['listen'], directory: string): ListenConfig {
-  if (tls === undefined) return { host, port, tls: null };
-  const { cert, key, minVersion } = tls;
-  return { host, port, tls: { cert: pemSourceOf(cert, directory), key: pemSourceOf(key, directory), minVersion } };
 }
 
 function adminOf(admin: ConfigOutput['admin']): AdminConfig {

@@ -10,7 +10,7 @@
 
 import { z } from 'zod';
 import { isNetworkRange, isRedisUrl, STORE_PREFIX } from './forms.js';
-import { listen, listenHost, port } from './listener-schema.js';
+import { limits, listen, listenHost, port, requestId } from './listener-schema.js';
 import { routes } from './route-schema.js';
 import { duration, fields, name, secret, size, text } from './schema-parts.js';
 import { upstream } from './upstream-schema.js';
@@ -58,7 +58,7 @@ export const STORE_KINDS = {
     prefix: text('a prefix of up to 64 letters, digits, ".", "_", ":" and "-"', STORE_PREFIX)
       .default('oneflight')
       .describe('Put before every key and channel.'),
-    commandTimeout: duration('20ms', '300ms')
+    commandTimeout: duration('20ms', '5s')
       .default('200ms')
       .describe('Longest wait for the reply to one command; after it the store counts as down.'),
     ...storeFields,
@@ -84,10 +84,12 @@ export const configSchema = fields({
     .describe(
       'Upstream of every request that no route matches; false answers 404. When left out, the only upstream, or 404 when there are several.',
     ),
+  limits: limits.prefault({}),
   trustedProxies: z
     .array(text('an address or a range such as 10.0.0.0/8', isNetworkRange))
     .default([])
     .describe('Peers whose X-Forwarded fields are believed.'),
+  requestId: requestId.prefault({}),
   log: fields({
     level: z
       .enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'])

@@ -3,6 +3,7 @@
 import type { ConfigDraft } from './check.js';
 import type { Fault, FieldPath } from './fault.js';
 import { faultAt } from './locate.js';
+import { addressOf } from './resolve-upstream.js';
 import type { Located } from './source.js';
 
 export type UpstreamDraft = NonNullable<NonNullable<ConfigDraft['upstreams']>[string]>;
@@ -23,12 +24,19 @@ function addressFaults(upstream: UpstreamDraft, path: FieldPath, root: Located):
     return [faultAt(root, [...path, 'urls'], 'one of url and urls', { got: 'both' })];
   }
   const { urls = [] } = upstream;
-  return urls.flatMap((url, index) => {
-    const first = urls.indexOf(url);
-    if (url === undefined || first === index) return [];
+  const places = urls.map((url) => (url === undefined ? null : placeOf(url)));
+  return places.flatMap((place, index) => {
+    const first = places.indexOf(place);
+    if (place === null || first === index) return [];
     const got = `that of urls[${first}]`;
     return [faultAt(root, [...path, 'urls', index], 'an address that the list does not have yet', { got })];
   });
+}
+
+/** The same for every spelling of an address. */
+function placeOf(url: string): string {
+  const { name, url: parsed, socketPath } = addressOf(url);
+  return socketPath === null ? `${parsed.protocol}${name}` : name;
 }
 
 function tlsFaults(upstream: UpstreamDraft, path: FieldPath, root: Located): Fault[] {

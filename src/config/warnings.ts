@@ -37,11 +37,18 @@ function doubtsOf(config: Config, root: Located): Doubt[] {
   });
   return [
     ...loopDoubts(config, root),
+    ...listenDoubts(config),
     ...storeDoubts(config),
     ...keepDoubts(config, root),
     ...ofRules,
     ...scopeDoubts(config.rules, root),
   ];
+}
+
+function listenDoubts({ listen, trustedProxies }: Config): Doubt[] {
+  if (!listen.proxyProtocol || trustedProxies.length > 0) return [];
+  const message = 'whoever can connect may say who it is: name the proxies in front in trustedProxies';
+  return [{ path: ['listen', 'proxyProtocol'], message }];
 }
 
 function shadowed(rule: Rule, cover: Rule, path: FieldPath): Doubt {

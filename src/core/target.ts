@@ -38,6 +38,12 @@ export function pathSpan(raw: string): { readonly start: number; readonly end: n
   return { start, end: length === -1 ? raw.length : start + length };
 }
 
+/** The target with another host and port, where it names one. */
+export function withAuthority(raw: string, authority: string): string {
+  if (raw.startsWith('/')) return raw;
+  return raw.replace(ABSOLUTE_FORM, (origin) => origin.slice(0, origin.indexOf('//') + 2) + authority);
+}
+
 /** Reads a request target in any form. Total: whatever the parser of the server let through has a path here. */
 export function parseTarget(raw: string): Target {
   if (raw === '*') return { raw, path: '*', query: null, host: null };

@@ -5,7 +5,7 @@
  * ended cleanly; the report is made exactly once, when the response is over, whichever way.
  */
 
-import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
+import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { KeyMaterial } from '../core/claim.js';
 import { fieldLines } from '../core/field-lines.js';
@@ -23,6 +23,7 @@ import {
 } from '../http/fields.js';
 import { type ProblemOptions, problemMessage } from '../http/problem.js';
 import type { OtherName } from '../store/store.js';
+import { type ClientRequest, type ClientResponse, isStreamed } from './client-side.js';
 import { reset } from './tunnel.js';
 
 const NOTHING = Buffer.alloc(0);
@@ -34,6 +35,18 @@ const WRITABLE_REASON = /^[\t\x20-\x7e\x80-\xff]*$/;
  * left of a large upload is not read to its end for an answer that is already clear.
  */
 const ENDS_CONNECTION: ReadonlySet<ProblemCode> = new Set(['bad-request', 'content-too-large', 'draining']);
+
+/** Whose heads have to go out when the turn is over: most have gone with their content by then. One timer for all. */
+let unflushed: Caller[] = [];
+
+function flushAfterTurn(caller: Caller): void {
+  if (unflushed.push(caller) > 1) return;
+  setImmediate(() => {
+    const callers = unflushed;
+    unflushed = [];
+    for (const one of callers) one.flush();
+  });
+}
 
 /** What is known of a finished request: what logs and metrics read. */
 export type Report = {
@@ -56,13 +69,15 @@ export type KeyNames = {
 };
 
 export class Caller {
-  readonly req: IncomingMessage;
+  readonly req: ClientRequest;
   readonly requestId: string;
   readonly peer: Peer;
   readonly method: string;
   readonly target: string;
   /** The request's field lines as the upstream will know them: what rules, keys and `Vary` read. */
   readonly fields: readonly string[];
+  /** Largest content that it may send. */
+  readonly maxContentBytes: number;
   /** The protocols that it offers to switch to, where its connection can be handed over; null: an ordinary request. */
   readonly offer: string | null;
   /** Null until a rule matched, and for traffic of no rule. */
@@ -80,7 +95,7 @@ export class Caller {
   role: Role = 'none';
   /** Monotonic time (ms) since when it waits for its turn, or for the end of a flight, over elections too. */
   waitingSinceMs: number | null = null;
-  readonly #res: ServerResponse;
+  readonly #res: ClientResponse;
   readonly #startedMs = performance.now();
   #outcome: Outcome | null = null;
   #status = 0;
@@ -97,11 +112,12 @@ export class Caller {
   readonly #onOver: (report: Report) => void;
 
   constructor(
-    req: IncomingMessage,
-    res: ServerResponse,
+    req: ClientRequest,
+    res: ClientResponse,
     requestId: string,
     peer: Peer,
     offer: string | null,
+    maxContentBytes: number,
     onOver: (report: Report) => void,
   ) {
     this.req = req;
@@ -109,6 +125,7 @@ export class Caller {
     this.requestId = requestId;
     this.peer = peer;
     this.offer = offer;
+    this.maxContentBytes = maxContentBytes;
     this.method = req.method as string;
     this.target = req.url as string;
     this.fields = forwardedFields(req.rawHeaders, peer, requestId);
@@ -148,6 +165,11 @@ export class Caller {
     return this.#endsConnection;
   }
 
+  /** Whether its connection speaks another protocol now. */
+  get switched(): boolean {
+    return this.#switched;
+  }
+
   /** The rule's name for logs and metrics. */
   get route(): string {
     return this.rule?.name ?? 'unmatched';
@@ -157,6 +179,11 @@ export class Caller {
   get announcesContent(): boolean {
     const { headers } = this.req;
     return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
+  }
+
+  /** The length that the message announces; 0 where it announces none. */
+  get announcedBytes(): number {
+    return Number(this.req.headers['content-length'] ?? 0);
   }
 
   /** Its turn has come: it leads a flight of its own. */
@@ -175,7 +202,7 @@ export class Caller {
     this.#onLeft = listener;
   }
 
-  /** One listener for content that will not come to its end while the client is still there. */
+  /** One listener for content that will not come to its end, or that nobody wants any more. */
   whenContentBroken(listener: () => void): void {
     this.#onContentBroken = listener;
   }
@@ -200,6 +227,7 @@ export class Caller {
   /** Passes an interim response on (RFC 9110 section 15.2). HTTP/1.0 clients cannot have one. */
   interim(status: number, fields: readonly string[]): void {
     if (this.begun || this.gone || this.req.httpVersion === '1.0') return;
+    if (isStreamed(this.#res)) return this.#res.interim(status, fields);
     const { socket } = this.#res;
     // A pipelined request whose turn has not come has no socket yet, and of hints nobody waits until they are taken: a
     // client that does not read would have them piled up here. They are optional, so it goes without.
@@ -222,9 +250,12 @@ export class Caller {
   begin(status: number, reason: string, fields: readonly string[], outcome: Outcome): void {
     this.#begin(status, reason, fields, outcome);
     this.#unflushed = true;
-    setImmediate(() => {
-      if (this.#unflushed && !this.gone) this.write(NOTHING);
-    });
+    flushAfterTurn(this);
+  }
+
+  /** Sends a head whose content has not come in the same turn. */
+  flush(): void {
+    if (this.#unflushed && !this.gone) this.write(NOTHING);
   }
 
   /** Keeps a head that has not gone out back until the end: a whole message is to be seen only when it is settled. */
@@ -304,9 +335,9 @@ export class Caller {
     this.end(this.method === 'HEAD' ? null : message.content, []);
   }
 
-  /** Its content breaks off in something that cannot be read: it is told so, and whoever forwards it that it has left. */
-  contentUnreadable(options: ProblemOptions): void {
-    this.refuse('bad-request', options);
+  /** Its content breaks off, or in something that cannot be read, or is more than is taken: it is told so, and whoever forwards it that it has left. */
+  contentUnreadable(options: ProblemOptions, code: 'bad-request' | 'content-too-large' = 'bad-request'): void {
+    this.refuse(code, options);
     this.#onContentBroken?.();
     this.#left();
   }
@@ -323,7 +354,10 @@ export class Caller {
     const finished = this.#switched || this.#res.writableFinished;
     if (!finished && this.#outcome?.kind !== 'cut') this.#outcome = { kind: 'left', role: this.role };
     // What is left of an upload that nobody read would block the connection's next request.
-    if (this.offer === null && !this.req.readableEnded) this.req.unpipe().resume();
+    if (this.offer === null && !this.req.readableEnded) {
+      this.#onContentBroken?.();
+      this.req.resume();
+    }
     this.#onOver(this.#report());
     this.#onDone?.();
     if (!finished) this.#left();
@@ -335,7 +369,7 @@ export class Caller {
     let all = line === null ? (fields as string[]) : [...fields, 'Cache-Status', line];
     if (!this.#willBeChunked(status, all) && fieldLines(all, 'trailer').length > 0) all = withoutField(all, 'trailer');
     // Node refuses what it cannot write (a control byte in a field, say); the answer has not begun then.
-    this.#res.writeHead(status, WRITABLE_REASON.test(reason) ? reason : (STATUS_CODES[status] ?? ''), all);
+    this.#res.writeHead(status, WRITABLE_REASON.test(reason) ? reason : (STATUS_CODES[status] ?? ''), all as string[]);
     this.#outcome = outcome;
     this.#status = status;
     if (this.role === 'follower' || this.role === 'queued') this.#endWait();

@@ -1,6 +1,6 @@
 /** Reading a request's whole content for its key, up to a limit. What is read here goes upstream byte for byte. */
 
-import type { IncomingMessage } from 'node:http';
+import type { ClientRequest } from './client-side.js';
 
 export type ContentRead =
   | { readonly kind: 'whole'; readonly content: Buffer }
@@ -9,7 +9,7 @@ export type ContentRead =
   | { readonly kind: 'broken' };
 
 /** Reads at most `limitBytes`. A larger announced length is refused before anything is read. */
-export function readContent(req: IncomingMessage, limitBytes: number): Promise<ContentRead> {
+export function readContent(req: ClientRequest, limitBytes: number): Promise<ContentRead> {
   if (Number(req.headers['content-length'] ?? 0) > limitBytes) return Promise.resolve({ kind: 'too-large' });
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];

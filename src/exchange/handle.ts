@@ -66,6 +66,7 @@ function route(caller: Caller, options: HandleOptions): void {
   const { httpVersion, rawHeaders } = caller.req;
   const fault = requestFault({ httpVersion, fields: rawHeaders, target });
   if (fault !== null) return caller.refuse('bad-request', { detail: fault });
+  if (caller.announcedBytes > caller.maxContentBytes) return caller.refuse('content-too-large');
   caller.rule = match?.rule ?? null;
   const upstream = match?.rule.upstream ?? options.unmatched;
   if (upstream === null) return caller.refuse('no-route');
@@ -128,7 +129,7 @@ function otherNames(
 /** Reads the whole content, once; false when the request is over because that cannot be done. */
 async function hasContent(caller: Caller, policy: KeyedPolicy): Promise<boolean> {
   if (caller.content !== null) return true;
-  const read = await readContent(caller.req, policy.maxKeyBodyBytes);
+  const read = await readContent(caller.req, Math.min(policy.maxKeyBodyBytes, caller.maxContentBytes));
   if (read.kind === 'whole') caller.content = read.content;
   if (read.kind === 'too-large') caller.refuse('content-too-large');
   return read.kind === 'whole';

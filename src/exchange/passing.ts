@@ -6,7 +6,8 @@
  */
 
 import type { BypassReason, Outcome } from '../core/outcome.js';
-import { announcedTrailers, clientFields, requestTrailers, upstreamFields, withoutField } from '../http/fields.js';
+import { comparedName, editedFields, withoutNames } from '../http/edits.js';
+import { announcedTrailers, clientFields, requestTrailers, upstreamFields } from '../http/fields.js';
 import type { UpstreamFailure } from '../upstream/failure.js';
 import type { Exchange, ForwardSink, Upstream, UpstreamRequest } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
@@ -22,10 +23,9 @@ export function upstreamRequest(
   added: readonly string[] = [],
 ): UpstreamRequest {
   const { httpVersion, rawHeaders } = caller.req;
-  let fields = upstreamFields(caller.fields, httpVersion, caller.requestId);
-  for (let i = 0; i < added.length; i += 2) fields = withoutField(fields, (added[i] as string).toLowerCase());
-  fields.push(...added);
-  const trailers = trailersOf(caller, added);
+  const removed = new Set(added.flatMap((name, i) => (i % 2 === 0 ? [comparedName(name)] : [])));
+  const fields = editedFields(upstreamFields(caller.fields, httpVersion, caller.requestId), { removed, added });
+  const trailers = trailersOf(caller, removed);
   if (trailers !== null) fields.push(...announcedTrailers(rawHeaders));
   return {
     method: caller.method,
@@ -36,14 +36,10 @@ export function upstreamRequest(
   };
 }
 
-/** Whether there are trailers is known at the end of chunked content: of one that was read, now. `added` stay as they are. */
-function trailersOf({ req, content }: Caller, added: readonly string[]): UpstreamRequest['trailers'] {
+/** Whether there are trailers is known at the end of chunked content: of one that was read, now. */
+function trailersOf({ req, content }: Caller, removed: ReadonlySet<string>): UpstreamRequest['trailers'] {
   if (req.headers['transfer-encoding'] === undefined) return null;
-  const read = () => {
-    let trailers = requestTrailers(req.rawTrailers);
-    for (let i = 0; i < added.length; i += 2) trailers = withoutField(trailers, (added[i] as string).toLowerCase());
-    return trailers;
-  };
+  const read = () => withoutNames(requestTrailers(req.rawTrailers), removed);
   return content === null || read().length > 0 ? read : null;
 }
 

@@ -6,7 +6,7 @@
  * forwarded before the rest, byte for byte.
  */
 
-import type { IncomingMessage } from 'node:http';
+import type { ClientRequest } from './client-side.js';
 
 /** All that waiting requests have been read ahead of, and may be, together. */
 export class ReadAheadBudget {
@@ -29,7 +29,7 @@ export class ReadAheadBudget {
 }
 
 export class ReadAhead {
-  readonly #req: IncomingMessage;
+  readonly #req: ClientRequest;
   readonly #limitBytes: number;
   readonly #budget: ReadAheadBudget;
   readonly #chunks: Buffer[] = [];
@@ -40,7 +40,7 @@ export class ReadAhead {
     this.#ended = true;
   };
 
-  constructor(req: IncomingMessage, limitBytes: number, budget: ReadAheadBudget) {
+  constructor(req: ClientRequest, limitBytes: number, budget: ReadAheadBudget) {
     this.#req = req;
     this.#limitBytes = limitBytes;
     this.#budget = budget;

@@ -150,5 +150,5 @@ export class Turns {
 /** Null where there is nothing to be read, or it is here already. */
 function readAhead(caller: Caller, { maxKeyBodyBytes }: QueuePolicy, budget: ReadAheadBudget): ReadAhead | null {
   if (caller.content !== null || !caller.announcesContent) return null;
-  return new ReadAhead(caller.req, maxKeyBodyBytes, budget);
+  return new ReadAhead(caller.req, Math.min(maxKeyBodyBytes, caller.maxContentBytes), budget);
 }

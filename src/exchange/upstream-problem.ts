@@ -22,6 +22,7 @@ const PROXY_ERRORS: Readonly<Record<FailureCause, string>> = {
   'body-timeout': 'http_response_timeout',
   malformed: 'http_protocol_error',
   'client-content': 'http_request_error',
+  'content-lost': 'http_request_error',
 };
 
 /**

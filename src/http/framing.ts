@@ -11,6 +11,8 @@ import type { Target } from '../core/target.js';
 /** `uri-host [ ":" port ]` (RFC 9110 section 7.2); it may be empty. */
 const HOST = /^(?:\[[\w\-.~!$&'()*+,;=:%]+\]|[\w\-.~!$&'()*+,;=%]*)(?::\d*)?$/;
 
+const VERSIONS: ReadonlySet<string> = new Set(['1.0', '1.1', '2.0']);
+
 /** What of a request's head decides where it ends and whom it is for. */
 export type RequestHead = {
   readonly httpVersion: string;
@@ -22,7 +24,7 @@ export type RequestHead = {
 /** Why a request cannot be read in one way only; null when it can. */
 export function requestFault({ httpVersion, fields, target }: RequestHead): string | null {
   // Parsers let other versions and protocols through; nobody knows what their messages mean.
-  if (httpVersion !== '1.1' && httpVersion !== '1.0') return 'The version of HTTP is neither 1.0 nor 1.1.';
+  if (!VERSIONS.has(httpVersion)) return 'The version of HTTP is none that is spoken here.';
   return hostFault(httpVersion, fieldLines(fields, 'host'), target) ?? framingFault(fields, httpVersion);
 }
 

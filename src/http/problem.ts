@@ -20,7 +20,7 @@ const PROBLEMS: Readonly<Record<ProblemCode, Entry>> = {
   'response-not-kept': entry(409, 'The operation was executed; its response was not kept', 'http_request_denied'),
   'key-missing': entry(400, 'The request lacks what its key is made of', 'http_request_error'),
   'key-malformed': entry(400, 'The request has a malformed key', 'http_request_error'),
-  'content-too-large': entry(413, 'The content is too large to read a key from', 'http_request_error'),
+  'content-too-large': entry(413, 'The content is too large', 'http_request_error'),
   'wait-timeout': entry(504, 'The wait ended before the request had its turn or its answer', 'http_response_timeout'),
   'queue-full': entry(429, 'Too many requests wait for this resource', 'connection_limit_reached', true),
   'not-shareable': entry(503, "The leader's response is not for this request", 'proxy_internal_response', true),

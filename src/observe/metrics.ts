@@ -10,6 +10,7 @@ import type { UnshareableReason } from '../core/sharing.js';
 import type { UpstreamEvent, UpstreamState } from '../core/upstream-event.js';
 import type { ExchangeObserver } from '../exchange/observer.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
+import { Tally } from './tally.js';
 
 type Report = Parameters<ExchangeObserver['over']>[0];
 
@@ -18,8 +19,16 @@ const STORE_BUCKETS_S = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0
 
 export class Metrics {
   readonly #registry = new Registry();
-  readonly #requests = this.#counter('requests_total', 'Requests that are over, by outcome.', ['route', 'outcome']);
-  readonly #sent = this.#counter('upstream_calls_total', 'Requests handed to a connected upstream socket.', ['route']);
+  readonly #requests = new Tally(this.#registry, 'requests_total', 'Requests that are over, by outcome.', [
+    'route',
+    'outcome',
+  ]);
+  readonly #sent = new Tally(
+    this.#registry,
+    'upstream_calls_total',
+    'Requests handed to a connected upstream socket.',
+    ['route'],
+  );
   readonly #lost = this.#counter('leases_lost_total', 'Leases lost before their flight was settled.', ['route']);
   readonly #unsettled = this.#counter(
     'unsettled_flights_total',
@@ -91,6 +100,12 @@ export class Metrics {
   ]);
   readonly #store = this.#histogram('store_seconds', 'Time the store took to answer.', ['operation'], STORE_BUCKETS_S);
 
+  readonly #refused = this.#counter(
+    'connections_refused_total',
+    'Connections of clients that were closed before a request was read, by reason.',
+    ['reason'],
+  );
+
   constructor(version: string) {
     collectDefaultMetrics({ register: this.#registry });
     new Gauge({
@@ -110,8 +125,24 @@ export class Metrics {
     return this.#registry.metrics();
   }
 
+  connectionRefused(reason: 'limit' | 'handshake' | 'proxy-protocol'): void {
+    this.#refused.inc({ reason });
+  }
+
+  /** `count` is asked when the metrics are. */
+  countConnections(count: () => number): void {
+    new Gauge({
+      name: 'oneflight_connections',
+      help: 'Connections of clients that are open now.',
+      registers: [this.#registry],
+      collect() {
+        this.set(count());
+      },
+    });
+  }
+
   over({ route, policy, outcome, waitedMs }: Report): void {
-    this.#requests.inc({ route, outcome: labelOf(outcome) });
+    this.#requests.count(route, labelOf(outcome));
     if (waitedMs !== null) (policy === 'queue' ? this.#turns : this.#waits).observe({ route }, waitedMs / 1000);
   }
 
@@ -132,7 +163,7 @@ export class Metrics {
   }
 
   sent(route: string): void {
-    this.#sent.inc({ route });
+    this.#sent.count(route);
   }
 
   flights(route: string, change: 1 | -1): void {

@@ -6,36 +6,42 @@
  * requests, and lets running ones end.
  */
 
-import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, METHODS, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { ListenConfig } from '../config/config.js';
+import type { LimitsConfig, ListenConfig, RequestIdTrust } from '../config/config.js';
 import { Caller, type Report } from '../exchange/caller.js';
 import type { Asking } from '../exchange/handle.js';
 import { forwardedFields, type Peer } from '../http/fields.js';
 import { problemMessage } from '../http/problem.js';
-import { MAX_FIELD_BYTES } from '../upstream/upstream.js';
 import { Certificate, type CertificateNews } from './certificate.js';
+import { Connection } from './connection.js';
 import { endConnection } from './farewell.js';
-import { Front } from './front.js';
+import { Front, type RefusedConnection } from './front.js';
+import type { Peers } from './peers.js';
+import { requestIdOf } from './request-id.js';
+import { SlowClients } from './slow-clients.js';
+import type { StreamRequest } from './stream-request.js';
+import type { StreamResponse } from './stream-response.js';
+import { Streams } from './streams.js';
 import { lastResponse, offerOfRequest, ordinaryBytes } from './upgrade-request.js';
 
-/** Clients and load balancers keep idle connections for about a minute; closing first would break their next request. */
-const KEEP_ALIVE_MS = 65_000;
-/** Longest time for the fields of one request. */
-const FIELDS_TIMEOUT_MS = 30_000;
+/** How often Node looks for requests whose fields take too long, as a part of what they may take, and at most. */
+const LOOKS_IN_FIELDS_TIMEOUT = 8;
+const LOOK_MOST_MS = 5_000;
 /** Time that refused clients have at the end to take their answer. */
 const FAREWELL_MS = 250;
 const FAREWELL_TRIES = 10;
-/** Longest request id that is taken from a client. */
-const MAX_REQUEST_ID = 200;
 
 const NOBODY: ReadonlySet<Caller> = new Set();
 
 export type ListenerOptions = {
   readonly listen: ListenConfig;
-  readonly peerOf: (socket: IncomingMessage['socket']) => Peer;
+  readonly limits: LimitsConfig;
+  readonly peers: Peers;
+  readonly requestIdTrust: RequestIdTrust;
+  /** A connection was closed before anything was read of it. */
+  readonly onRefused: (reason: RefusedConnection) => void;
   /** Told of every change of the certificate, and of every pair that cannot be one. */
   readonly onCertificate: (news: CertificateNews) => void;
   /** Whether the connection of such a request may be handed over to another protocol. */
@@ -44,20 +50,15 @@ export type ListenerOptions = {
   readonly over: (report: Report) => void;
 };
 
-type Connection = {
-  /** Its requests that are not over: pipelined ones learn of its end from here (see `Caller.connectionEnded`). */
-  readonly callers: Set<Caller>;
-  /** A refusal is its last answer: nothing that follows is read. */
-  refused: boolean;
-  /** Its requests are handled when it is their turn to be answered, not when they come. */
-  inTurn: boolean;
-};
-
 export class Listener {
   /** HTTP/1 on connections that the front has accepted. It never listens itself. */
   readonly #server: Server;
   readonly #front: Front;
   readonly #certificate: Certificate | null;
+  readonly #slow: SlowClients;
+  readonly #streams: Streams | null;
+  /** Connections between two requests, the longest idle one first; kept only where there is a limit to their number. */
+  readonly #idle: Set<Socket> | null;
   readonly #options: ListenerOptions;
   readonly #callers = new Set<Caller>();
   readonly #connections = new WeakMap<Duplex, Connection>();
@@ -68,13 +69,19 @@ export class Listener {
 
   constructor(options: ListenerOptions) {
     this.#options = options;
+    const { limits } = options;
+    this.#slow = new SlowClients(limits);
+    this.#idle = limits.maxConnections === Number.POSITIVE_INFINITY ? null : new Set();
     this.#server = createServer(
       {
-        maxHeaderSize: MAX_FIELD_BYTES,
-        headersTimeout: FIELDS_TIMEOUT_MS,
-        // Content may take as long as it moves: uploads of any size pass through.
+        maxHeaderSize: limits.maxFieldBytes,
+        headersTimeout: limits.fieldsTimeoutMs,
+        connectionsCheckingInterval: Math.ceil(
+          Math.min(limits.fieldsTimeoutMs / LOOKS_IN_FIELDS_TIMEOUT, LOOK_MOST_MS),
+        ),
+        // Content may take as long as it moves (`SlowClients`): uploads of any size pass through.
         requestTimeout: 0,
-        keepAliveTimeout: KEEP_ALIVE_MS,
+        keepAliveTimeout: limits.keepAliveTimeoutMs,
         // Refused by ourselves, in our own words.
         requireHostHeader: false,
       },
@@ -85,10 +92,7 @@ export class Listener {
     );
     // The size of the fields is the bound. Node would drop those beyond a number in silence, Content-Length among them.
     this.#server.maxHeadersCount = 0;
-    this.#server.on('connection', (socket) => this.#onConnection(socket));
-    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-      this.#onUnreadable(error.code ?? '', socket);
-    });
+    this.#server.on('clientError', (error: Unreadable, socket) => this.#onUnreadable(error, socket));
     // A proxy for one API is no tunnel (RFC 9110 section 9.3.6).
     this.#server.on('connect', (_req, socket) => this.#refuseUnreadable(socket, 501));
     this.#server.on('checkContinue', (req, res) => this.#onExpecting(req, res));
@@ -99,12 +103,25 @@ export class Listener {
     this.#server.on('upgrade', (req, socket, first) => this.#onUpgrade(req, socket as Socket, first));
     const { host, port, tls } = options.listen;
     this.#certificate = tls === null ? null : new Certificate(tls);
+    this.#streams = options.listen.http2
+      ? new Streams({ limits, slow: this.#slow, onRequest: (req, res, peer) => this.#onStream(req, res, peer) })
+      : null;
     this.#front = new Front({
       host,
       port,
       tls: this.#certificate?.context ?? null,
-      handshakeTimeoutMs: FIELDS_TIMEOUT_MS,
-      onHttp: (socket) => this.#server.emit('connection', socket),
+      handshakeTimeoutMs: limits.fieldsTimeoutMs,
+      maxConnections: limits.maxConnections,
+      makeRoom: () => this.#closeIdle(),
+      peers: options.peers,
+      proxyProtocol: options.listen.proxyProtocol,
+      headerTimeoutMs: limits.fieldsTimeoutMs,
+      onRefused: options.onRefused,
+      onHttp2: this.#streams === null ? null : (socket, peer) => this.#streams?.serve(socket, peer),
+      onHttp: (socket, peer) => {
+        this.#onConnection(socket, peer);
+        this.#server.emit('connection', socket);
+      },
     });
   }
 
@@ -122,6 +139,11 @@ export class Listener {
     this.#certificate?.reload();
   }
 
+  /** Connections that are open now. */
+  get connectionCount(): number {
+    return this.#front.count;
+  }
+
   get draining(): boolean {
     return this.#draining;
   }
@@ -131,18 +153,22 @@ export class Listener {
     this.#draining = true;
     this.#front.stop();
     this.#server.closeIdleConnections();
+    const ended = this.#streams?.drain();
     if (this.#callers.size > 0) {
       await new Promise<void>((resolve) => {
         this.#onIdle = resolve;
       });
     }
     this.#server.closeIdleConnections();
+    // Of a stream that is over the last bytes may still be on their way; whoever does not take them is not waited for.
+    await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, FAREWELL_MS).unref())]);
   }
 
   /** Ends whatever is left: an answer that has not begun becomes a refusal, one that has is cut. */
   async close(): Promise<void> {
     this.#front.stop();
     this.#certificate?.close();
+    this.#slow.close();
     for (const caller of this.#callers) caller.refuse('draining');
     // Time for the refusals to leave; whoever does not read them is not waited for.
     for (let i = 0; i < FAREWELL_TRIES && this.#callers.size > 0; i++) {
@@ -153,14 +179,15 @@ export class Listener {
   }
 
   /** The parser has met something that it cannot read. */
-  #onUnreadable(code: string, socket: Duplex): void {
+  #onUnreadable(error: Unreadable, socket: Duplex): void {
+    const { code = '' } = error;
     const connection = this.#connections.get(socket);
     const [first] = connection?.callers ?? [];
     if (LEFT.has(code)) return this.#refuseUnreadable(socket, null);
     if (connection !== undefined && isRefused(connection)) return;
     // What comes behind the last request of a connection is not read, and no reason to withhold the answer to that one.
     if (code === 'HPE_CLOSED_CONNECTION' && first !== undefined) return;
-    const refusal = STATUS_OF_CODE[code] ?? 400;
+    const refusal = isUnknownMethod(error) ? 501 : (STATUS_OF_CODE[code] ?? 400);
     // It is the content of the only request there is, and its answer has not begun: it is told.
     if (connection?.callers.size === 1 && first !== undefined && !first.req.complete && !first.begun) {
       connection.refused = true;
@@ -187,16 +214,25 @@ export class Listener {
     endConnection(socket, Buffer.concat([Buffer.from(`${head}\r\n`, 'latin1'), content]));
   }
 
-  #onConnection(socket: Duplex): void {
-    // One that was given back by `#again` is not new.
-    if (this.#connections.has(socket)) return;
+  #onConnection(socket: Socket, peer: Peer): void {
     // Of a connection that Node has let go of, as of every upgrade, an error would end the process.
     socket.on('error', () => {});
-    const callers = new Set<Caller>();
-    this.#connections.set(socket, { callers, refused: false, inTurn: false });
+    const connection = new Connection(socket, peer);
+    this.#connections.set(socket, connection);
+    this.#slow.watch(connection);
     socket.once('close', () => {
-      for (const caller of callers) caller.connectionEnded();
+      this.#slow.forget(connection);
+      this.#idle?.delete(socket);
+      for (const caller of connection.callers) caller.connectionEnded();
     });
+  }
+
+  #closeIdle(): boolean {
+    const [socket] = this.#idle ?? [];
+    if (socket === undefined) return this.#streams?.closeIdle() ?? false;
+    this.#idle?.delete(socket);
+    socket.destroy();
+    return true;
   }
 
   /**
@@ -207,7 +243,8 @@ export class Listener {
     const connection = this.#connections.get(req.socket);
     if (connection !== undefined) connection.inTurn ||= res.socket === null;
     const proceed = () => {
-      res.writeContinue();
+      // Nobody need send what would be refused.
+      if (Number(req.headers['content-length'] ?? 0) <= this.#options.limits.maxContentBytes) res.writeContinue();
       this.#onRequest(req, res);
     };
     if (this.#waitsForTurn(req, res)) res.once('socket', proceed);
@@ -257,7 +294,8 @@ export class Listener {
   }
 
   #asking(req: IncomingMessage): Asking {
-    const fields = forwardedFields(req.rawHeaders, this.#options.peerOf(req.socket), requestIdOf(req));
+    const { peer } = this.#connectionOf(req.socket);
+    const fields = forwardedFields(req.rawHeaders, peer, requestIdOf(req.headers, peer, this.#options.requestIdTrust));
     return { method: req.method as string, target: req.url as string, fields };
   }
 
@@ -268,18 +306,49 @@ export class Listener {
     this.#server.emit('connection', socket);
   }
 
+  /** Every socket that the server reads has been announced by the front. */
+  #connectionOf(socket: Duplex): Connection {
+    return this.#connections.get(socket) as Connection;
+  }
+
   #arrived(req: IncomingMessage, res: ServerResponse, offer: string | null): Caller {
-    const connection = this.#connections.get(req.socket);
-    const caller = new Caller(req, res, requestIdOf(req), this.#options.peerOf(req.socket), offer, (report) => {
+    const connection = this.#connectionOf(req.socket);
+    const { peer } = connection;
+    const { limits, requestIdTrust } = this.#options;
+    const requestId = requestIdOf(req.headers, peer, requestIdTrust);
+    this.#idle?.delete(req.socket);
+    const caller = new Caller(req, res, requestId, peer, offer, limits.maxContentBytes, (report) => {
       this.#callers.delete(caller);
-      if (connection !== undefined) leave(connection, caller);
+      leave(connection, caller);
+      if (connection.callers.size === 0 && !req.socket.destroyed) this.#idle?.add(req.socket);
       this.#options.over(report);
-      if (connection?.callers.size === 0) this.#behindOthers.get(req.socket)?.();
+      if (connection.callers.size === 0) this.#behindOthers.get(req.socket)?.();
       if (this.#draining) this.#server.closeIdleConnections();
       if (this.#callers.size === 0) this.#onIdle?.();
     });
     this.#callers.add(caller);
-    connection?.callers.add(caller);
+    connection.callers.add(caller);
+    return caller;
+  }
+
+  #onStream(req: StreamRequest, res: StreamResponse, peer: Peer): Caller {
+    const { limits, requestIdTrust } = this.#options;
+    const requestId = requestIdOf(req.headers, peer, requestIdTrust);
+    const caller = new Caller(req, res, requestId, peer, null, limits.maxContentBytes, (report) => {
+      this.#callers.delete(caller);
+      this.#options.over(report);
+      if (this.#callers.size === 0) this.#onIdle?.();
+    });
+    this.#callers.add(caller);
+    const { expect } = req.headers;
+    if (req.method === 'CONNECT') caller.refuse('bad-request', { status: 501 });
+    else if (req.fieldBytes > limits.maxFieldBytes) caller.refuse('bad-request', { status: 431 });
+    else if (req.fault !== null) caller.refuse('bad-request', { detail: req.fault });
+    else if (expect !== undefined && expect.toLowerCase() !== '100-continue') this.#take(caller, 417);
+    else {
+      if (expect !== undefined && caller.announcedBytes <= limits.maxContentBytes) res.interim(100, []);
+      this.#take(caller);
+    }
     return caller;
   }
 
@@ -306,16 +375,20 @@ function leave(connection: Connection, caller: Caller): void {
 /** The client has ended its connection, in the middle of a request too. */
 const LEFT: ReadonlySet<string> = new Set(['ECONNRESET', 'HPE_INVALID_EOF_STATE']);
 
+/** What the parser says of bytes that it cannot read, and those bytes. */
+type Unreadable = NodeJS.ErrnoException & { readonly rawPacket?: Buffer };
+
+const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~\w]+) [!-~\x80-\xff]+ HTTP\/1\.[01]\r?\n/;
+const REQUEST_LINE_BYTES = 4_096;
+
+/** A request whose method the parser does not know (it has a list), and not just bytes: that is said as such (RFC 9110 section 9.1). */
+function isUnknownMethod({ rawPacket }: Unreadable): boolean {
+  const method = REQUEST_LINE.exec(rawPacket?.toString('latin1', 0, REQUEST_LINE_BYTES) ?? '')?.[1];
+  return method !== undefined && !METHODS.includes(method);
+}
+
 const STATUS_OF_CODE: Readonly<Record<string, number>> = {
   HPE_HEADER_OVERFLOW: 431,
   HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,
   ERR_HTTP_REQUEST_TIMEOUT: 408,
 };
-
-/** The client's own request id where it is one line of moderate, visible text; a new one otherwise. */
-function requestIdOf(req: IncomingMessage): string {
-  const given = req.headers['x-request-id'];
-  return typeof given === 'string' && given.length <= MAX_REQUEST_ID && /^[\x21-\x7e]+$/.test(given)
-    ? given
-    : randomUUID();
-}

@@ -1,30 +1,42 @@
 /** Who is at the other end of a connection, and whether it is believed when it says who stands behind it. */
 
-import { BlockList, isIPv6, type Socket } from 'node:net';
-import { TLSSocket } from 'node:tls';
+import { BlockList, isIPv4, isIPv6 } from 'node:net';
 import type { Peer } from '../http/fields.js';
 
-/** Compiles CIDRs and single addresses once; the answer of the returned function costs no parsing per request. */
-export function compilePeers(trustedProxies: readonly string[]): (socket: Socket) => Peer {
-  const trusted = new BlockList();
-  for (const entry of trustedProxies) {
-    const [address, prefix] = entry.split('/') as [string, string | undefined];
-    const family = isIPv6(address) ? 'ipv6' : 'ipv4';
-    if (prefix === undefined) trusted.addAddress(address, family);
-    else trusted.addSubnet(address, Number(prefix), family);
+export class Peers {
+  /** Whether nobody is named: then nobody is believed. */
+  readonly none: boolean;
+  readonly #trusted = new BlockList();
+
+  /** Addresses and CIDRs; an IPv4-mapped one means the IPv4 addresses in it. */
+  constructor(trustedProxies: readonly string[]) {
+    this.none = trustedProxies.length === 0;
+    for (const entry of trustedProxies) {
+      const [written, prefix] = entry.split('/') as [string, string | undefined];
+      const address = plainAddress(written);
+      const family = isIPv6(address) ? 'ipv6' : 'ipv4';
+      const bits = prefix === undefined ? (family === 'ipv6' ? 128 : 32) : Number(prefix);
+      // A range of mapped addresses counts the 96 bits that say so.
+      this.#trusted.addSubnet(address, address === written ? bits : bits - (prefix === undefined ? 0 : 96), family);
+    }
   }
-  return (socket) => {
-    const address = plainAddress(socket.remoteAddress ?? 'unknown');
-    const known = address !== 'unknown' && trusted.check(address, isIPv6(address) ? 'ipv6' : 'ipv4');
-    return {
-      address,
-      scheme: socket instanceof TLSSocket ? 'https' : 'http',
-      trusted: trustedProxies.length > 0 && known,
-    };
-  };
+
+  trusts(address: string): boolean {
+    const plain = plainAddress(address);
+    if (isIPv4(plain)) return this.#trusted.check(plain, 'ipv4');
+    return isIPv6(plain) && this.#trusted.check(plain, 'ipv6');
+  }
+
+  of(address: string | undefined, scheme: Peer['scheme']): Peer {
+    const plain = plainAddress(address ?? 'unknown');
+    return { address: plain, scheme, trusted: this.trusts(plain) };
+  }
 }
 
-/** An IPv4 peer of a dual-stack socket is written as IPv4, as its owner would. */
-function plainAddress(address: string): string {
-  return address.startsWith('::ffff:') ? address.slice(7) : address;
+const MAPPED = /^::ffff:(?=\d+\.)/i;
+
+/** An IPv4 peer of a dual-stack socket is written as IPv4, as its owner would; the zone of a link says nothing elsewhere. */
+export function plainAddress(address: string): string {
+  const [bare = ''] = address.split('%', 1);
+  return bare.replace(MAPPED, '');
 }

@@ -9,8 +9,9 @@
 
 import type http from 'node:http';
 import { isIP } from 'node:net';
-import { buildConnector, type Dispatcher, Pool } from 'undici';
+import { buildConnector, type Client, type Dispatcher } from 'undici';
 import type { AddressConfig, UpstreamConfig } from '../config/config.js';
+import { ClientPool } from './client-pool.js';
 import type {
   Exchange,
   ForwardSink,
@@ -55,7 +56,7 @@ export class Address {
   readonly #place: AddressConfig;
   readonly #config: UpstreamConfig;
   readonly #secure: SecureOptions;
-  readonly #pools: Readonly<Record<'keyed' | 'open', Pool>>;
+  readonly #pools: Readonly<Record<'keyed' | 'open', ClientPool>>;
   /** The same for Node's client. A connection of an upgrade is its own: whatever became of it, nothing else follows. */
   readonly #agents: Readonly<Record<Connections, http.Agent>>;
   readonly #sessions: Readonly<Record<'keyed' | 'open', Http2Sessions>> | null;
@@ -66,17 +67,17 @@ export class Address {
     this.#place = place;
     this.#config = config;
     this.#secure = secureOptions(place, config);
-    const options: Pool.Options = {
+    const options: Client.Options = {
       pipelining: 1,
       connect: this.#connector(),
       headersTimeout: config.headersTimeoutMs,
       bodyTimeout: config.bodyTimeoutMs,
       maxHeaderSize: MAX_FIELD_BYTES,
-      clientTtl: config.maxConnectionAgeMs,
       // The length is the client's to state; a request whose content falls short fails as such, not as a warning.
       strictContentLength: true,
     };
-    this.#pools = { keyed: new Pool(place.url.origin, options), open: new Pool(place.url.origin, options) };
+    const pool = () => new ClientPool(place.url.origin, options, config.maxConnectionAgeMs);
+    this.#pools = { keyed: pool(), open: pool() };
     const agent = (maxAgeMs: number) => keepingAgent(place.url.protocol, maxAgeMs, this.#secure);
     const { maxConnectionAgeMs } = config;
     this.#agents = { keyed: agent(maxConnectionAgeMs), open: agent(maxConnectionAgeMs), fresh: agent(0) };
@@ -130,8 +131,9 @@ export class Address {
     await Promise.all(Object.values(this.#pools).map((pool) => pool.destroy()));
   }
 
-  #sendable({ content, ...request }: UpstreamRequest): SendableRequest {
-    return { ...request, content: typeof content === 'function' ? content() : content };
+  #sendable(request: UpstreamRequest): SendableRequest {
+    const { content } = request;
+    return typeof content === 'function' ? { ...request, content: content() } : (request as SendableRequest);
   }
 
   #overNode(request: SendableRequest, sink: ForwardSink, upgrade: UpgradeSink | null, agent: http.Agent): NodeExchange {

@@ -3,7 +3,7 @@
  *
  * Invariants: never more than `max` have a place; of those that wait, calls of rules with a key come first, and each kind
  * in order; a quarter of the places is kept for calls with a key, so that slow pass-through traffic cannot take all; who
- * is given a place, gives it back once.
+ * is given a place, gives it back once, maybe in the same moment.
  */
 
 import type { ConnectionLimits } from '../config/config.js';
@@ -25,6 +25,7 @@ export class Admission {
   /** With the timer of each, in order. */
   readonly #waiting: Readonly<Record<Waiting['kind'], Map<Waiting, NodeJS.Timeout>>>;
   readonly #placed: Record<Waiting['kind'], number> = { keyed: 0, open: 0 };
+  #isAdmitting = false;
 
   constructor(limits: ConnectionLimits) {
     this.#limits = limits;
@@ -61,14 +62,28 @@ export class Admission {
   /** Gives a place back. */
   leave(kind: Waiting['kind']): void {
     this.#placed[kind]--;
-    for (const next of ['keyed', 'open'] as const) {
-      for (const [request] of this.#waiting[next]) {
-        if (!this.#hasPlace(next)) break;
+    // Who is refused by an open breaker gives the place back at once. Each of them within the one before, they would
+    // outgrow the stack.
+    if (this.#isAdmitting) return;
+    this.#isAdmitting = true;
+    try {
+      for (let request = this.#next(); request !== null; request = this.#next()) {
         this.giveUp(request);
-        this.#placed[next]++;
+        this.#placed[request.kind]++;
         request.admitted();
       }
+    } finally {
+      this.#isAdmitting = false;
     }
+  }
+
+  /** Who gets the next place; null: there is none, or nobody waits. */
+  #next(): Waiting | null {
+    for (const kind of ['keyed', 'open'] as const) {
+      const [request] = this.#waiting[kind].keys();
+      if (request !== undefined && this.#hasPlace(kind)) return request;
+    }
+    return null;
   }
 
   #hasPlace(kind: Waiting['kind']): boolean {

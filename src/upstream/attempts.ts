@@ -2,12 +2,15 @@
  * One request to an upstream, over as many addresses as it takes.
  *
  * Invariants: another attempt is made only when nothing was written, or when a safe method met a connection that its
- * upstream had closed meanwhile; the sink is asked before each; a place among the upstream's connections, and the count of
- * what an address has to do, are given back once, whichever way it ends.
+ * upstream had closed meanwhile; the sink is asked before each; what may have been executed in one attempt is not told to
+ * be certainly unexecuted because of the next; an address is judged by attempts, the upstream as a whole by the end of the
+ * request; a place among the upstream's connections, and the count of what an address has to do, are given back once,
+ * whichever way it ends.
  */
 
 import type { Socket } from 'node:net';
 import { isSafe } from '../core/rule.js';
+import { withAuthority } from '../core/target.js';
 import { withHost } from '../http/fields.js';
 import type { Address } from './address.js';
 import type { Waiting } from './admission.js';
@@ -28,13 +31,18 @@ export interface Attempted {
   passes(): 'yes' | 'trial' | 'no';
   /** An address for the next attempt, none of those that were tried; null: there is none. */
   pick(tried: ReadonlySet<Address>): Address | null;
-  /** What an attempt has shown. */
-  judged(address: Address, verdict: Verdict, isTrial: boolean): void;
+  /** What an attempt has shown of its address. */
+  judged(address: Address, verdict: Verdict): void;
+  /** What the request has shown of the upstream. */
+  concluded(verdict: Verdict, isTrial: boolean): void;
   trialEnded(): void;
   retried(address: Address, cause: FailureCause): void;
   /** The upstream's own words for the response's fields. */
   edited(fields: string[]): string[];
-  editedTrailers(fields: string[]): string[];
+  /** The same for a 101. */
+  editedHandshake(fields: string[]): string[];
+  /** The same for interim responses and trailers: nothing is added there. */
+  editedBeside(fields: string[]): string[];
 }
 
 /** Failures that say nothing about the address: the gateway's own, and those of the client's content. */
@@ -44,6 +52,7 @@ const NOT_ITS_OWN: ReadonlySet<FailureCause> = new Set([
   'given-up',
   'unsendable',
   'client-content',
+  'content-lost',
 ]);
 
 const NONE: ReadonlySet<Address> = new Set();
@@ -61,6 +70,10 @@ export class Attempts implements UpgradeSink, UpgradeExchange, Waiting {
   #count = 0;
   #tried: Set<Address> | null = null;
   #wasSent = false;
+  /** An attempt before this one was written. */
+  #wasSentBefore = false;
+  /** The response has begun, and not broken off. */
+  #isAnswered = false;
   #isTrial = false;
   #hasPlace = false;
   #halfClosed = false;
@@ -142,11 +155,11 @@ export class Attempts implements UpgradeSink, UpgradeExchange, Waiting {
   }
 
   onInterim(status: number, fields: string[]): void {
-    this.#sink.onInterim(status, fields);
+    this.#sink.onInterim(status, this.#upstream.editedBeside(fields));
   }
 
   onFields(status: number, reason: string, fields: string[]): void {
-    if (this.#address !== null) this.#judge(this.#address, { kind: 'answered', status });
+    this.#answered(status);
     this.#sink.onFields(status, reason, this.#upstream.edited(fields));
   }
 
@@ -156,33 +169,42 @@ export class Attempts implements UpgradeSink, UpgradeExchange, Waiting {
 
   onEnd(trailers: string[]): void {
     this.#over();
-    this.#sink.onEnd(trailers.length === 0 ? trailers : this.#upstream.editedTrailers(trailers));
+    this.#sink.onEnd(trailers.length === 0 ? trailers : this.#upstream.editedBeside(trailers));
   }
 
   onSwitched(reason: string, fields: string[], socket: Socket): void {
-    const address = this.#address;
-    if (address !== null) this.#judge(address, { kind: 'answered', status: 101 });
+    this.#answered(101);
     // Its connection is in use for as long as it lasts.
     socket.once('close', () => this.#over());
-    this.#upgrade?.onSwitched(reason, this.#upstream.edited(fields), socket);
+    this.#upgrade?.onSwitched(reason, this.#upstream.editedHandshake(fields), socket);
   }
 
   onFailure(failure: UpstreamFailure): void {
     const address = this.#address;
     if (address === null || this.#state === 'over') return;
-    if (!NOT_ITS_OWN.has(failure.cause)) this.#judge(address, { kind: 'failed', cause: failure.cause });
+    const { kind, cause } = failure;
     const next = this.#next(address, failure);
-    if (next === null) return this.#end(failure);
+    this.#isAnswered = false;
+    if (!NOT_ITS_OWN.has(cause)) {
+      const verdict: Verdict = { kind: 'failed', cause, how: kind === 'cut' ? 'cut' : 'unanswered' };
+      // That it has closed a kept connection says nothing of an address, where the request is sent there again.
+      if (next !== address) this.#upstream.judged(address, verdict);
+      if (next === null) this.#conclude(verdict);
+    }
+    if (next === null) {
+      return this.#end(kind === 'not-sent' && this.#wasSentBefore ? { kind: 'unanswered', cause } : failure);
+    }
+    if (kind === 'not-sent') this.#wasSent = this.#wasSentBefore;
+    else this.#wasSentBefore = true;
     address.pending--;
-    this.#upstream.retried(address, failure.cause);
-    this.#try(next, failure.cause === 'stale');
+    this.#upstream.retried(address, cause);
+    this.#try(next, cause === 'stale');
   }
 
   /** The address of another attempt, where one may be made. */
   #next(address: Address, { kind, cause }: UpstreamFailure): Address | null {
     if (this.#count > this.#upstream.retries) return null;
-    // What a trial shows is enough.
-    if (this.#isTrial || NOT_ITS_OWN.has(cause)) return null;
+    if (NOT_ITS_OWN.has(cause)) return null;
     if (cause === 'stale') return this.#mayRepeat() ? address : null;
     if (kind !== 'not-sent') return null;
     this.#tried ??= new Set();
@@ -196,8 +218,15 @@ export class Attempts implements UpgradeSink, UpgradeExchange, Waiting {
     return isSafe(method) && typeof content !== 'function' && this.#upgrade === null;
   }
 
-  #judge(address: Address, verdict: Verdict): void {
-    this.#upstream.judged(address, verdict, this.#isTrial);
+  #answered(status: number): void {
+    const verdict: Verdict = { kind: 'answered', status };
+    if (this.#address !== null) this.#upstream.judged(this.#address, verdict);
+    this.#conclude(verdict);
+    this.#isAnswered = true;
+  }
+
+  #conclude(verdict: Verdict): void {
+    this.#upstream.concluded(verdict, this.#isTrial);
     this.#isTrial = false;
   }
 
@@ -209,12 +238,19 @@ export class Attempts implements UpgradeSink, UpgradeExchange, Waiting {
   #over(): void {
     if (this.#state === 'over') return;
     this.#state = 'over';
-    if (this.#address !== null) this.#address.pending--;
+    if (this.#address !== null) {
+      this.#address.pending--;
+      if (this.#isAnswered) {
+        this.#upstream.judged(this.#address, { kind: 'ended' });
+        this.#upstream.concluded({ kind: 'ended' }, false);
+      }
+    }
     if (this.#isTrial) this.#upstream.trialEnded();
     if (this.#hasPlace) this.#upstream.leave(this.kind);
   }
 }
 
+/** In a target that names a host it counts, and not the field (RFC 9112 section 3.2.2). */
 function atHost(request: UpstreamRequest, host: string): UpstreamRequest {
-  return { ...request, fields: withHost(request.fields, host) };
+  return { ...request, target: withAuthority(request.target, host), fields: withHost(request.fields, host) };
 }

@@ -7,10 +7,11 @@
  */
 
 import type { BreakerRule } from '../config/config.js';
+import { type Failed, FailureRow } from './failure-row.js';
 
 export class Breaker {
   readonly #rule: BreakerRule;
-  #failures = 0;
+  readonly #row = new FailureRow();
   #state: 'closed' | 'open' | 'trying' = 'closed';
   #openUntilMs = 0;
 
@@ -31,9 +32,9 @@ export class Breaker {
   }
 
   /** Answers whether that opened it. What was sent before it opened says nothing about now. */
-  failed(nowMs: number, isTrial: boolean): boolean {
-    this.#failures++;
-    const opens = isTrial || (this.#state === 'closed' && this.#failures >= this.#rule.failures);
+  failed(nowMs: number, isTrial: boolean, how: Failed = 'unanswered'): boolean {
+    const failures = this.#row.failed(how);
+    const opens = isTrial || (this.#state === 'closed' && failures >= this.#rule.failures);
     if (!opens) return false;
     this.#state = 'open';
     this.#openUntilMs = nowMs + this.#rule.forMs;
@@ -45,8 +46,13 @@ export class Breaker {
     if (this.#state !== 'closed' && !isTrial) return false;
     const closes = this.#state !== 'closed';
     this.#state = 'closed';
-    this.#failures = 0;
+    this.#row.answered();
     return closes;
+  }
+
+  /** An answer has come to its end. */
+  ended(): void {
+    this.#row.ended();
   }
 
   /** The trial is over, and says nothing. */

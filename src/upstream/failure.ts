@@ -18,7 +18,9 @@ export type FailureCause =
   | 'headers-timeout'
   | 'body-timeout'
   | 'malformed'
-  | 'client-content';
+  | 'client-content'
+  /** What the client was sending could not be read to its end, after some of it had been written. */
+  | 'content-lost';
 
 /**
  * - `not-sent`: certainly nothing was executed, no byte was written.
@@ -48,7 +50,13 @@ const EXCHANGE_CAUSES: Readonly<Record<string, FailureCause>> = {
   ERR_HTTP_INVALID_STATUS_CODE: 'malformed',
   UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'reset',
   UND_ERR_REQ_CONTENT_LENGTH_MISMATCH: 'client-content',
+  ERR_CONTENT_LOST: 'content-lost',
 };
+
+/** The error that ends an upload whose client has left, or cannot be read any further. */
+export class ContentLost extends Error {
+  readonly code = 'ERR_CONTENT_LOST';
+}
 
 /** The cause of an error that came before anything was written. */
 export function connectCause(error: Error): FailureCause {

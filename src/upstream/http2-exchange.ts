@@ -15,7 +15,7 @@ import type { Exchange, ForwardSink, SendableRequest } from './exchange.js';
 import { connectCause, exchangeCause, type FailureCause, type UpstreamFailure } from './failure.js';
 import type { Http2Sessions } from './http2-sessions.js';
 
-const { NGHTTP2_CANCEL, NGHTTP2_NO_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
+const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_REFUSED_STREAM } = constants;
 
 export class Http2Exchange implements Exchange {
   readonly #request: SendableRequest;
@@ -25,10 +25,16 @@ export class Http2Exchange implements Exchange {
   #state: 'connecting' | 'sent' | 'answering' | 'over' = 'connecting';
   #wasSent = false;
   #isReused = false;
+  /** An interim response has come. */
+  #hasInterim = false;
   #session: ClientHttp2Session | null = null;
   #stream: ClientHttp2Stream | null = null;
   #giveUp: (() => void) | null = null;
   #trailers: string[] = [];
+  /** The upstream has ended the response itself. */
+  #isWhole = false;
+  /** The end of a response that came while nobody took it. */
+  #rest: Buffer | null = null;
   #paused = false;
   /** The client's content is on its way, and not all of it has been sent. */
   #uploading = false;
@@ -67,7 +73,10 @@ export class Http2Exchange implements Exchange {
   resume(): void {
     this.#paused = false;
     this.#timer?.refresh();
-    this.#stream?.resume();
+    const rest = this.#rest;
+    this.#rest = null;
+    if (rest === null) this.#stream?.resume();
+    else if (this.#state === 'answering') this.#safely(() => this.#onRest(rest));
   }
 
   #onSession(session: ClientHttp2Session, isReused: boolean): void {
@@ -98,13 +107,14 @@ export class Http2Exchange implements Exchange {
       waitForTrailers: trailers !== null,
     });
     this.#stream = stream;
+    this.#watchEnd(stream);
     stream.once('close', () => this.#onClose(session, stream));
     this.#after(this.#config.headersTimeoutMs, () => this.#onSilence('unanswered'));
     stream.on('headers', (fields, _flags, raw: string[] = []) => {
       this.#safely(() => this.#onInterim(Number(fields[':status']), raw));
     });
-    stream.once('response', (fields, _flags, raw: string[] = []) => {
-      this.#safely(() => this.#onResponse(Number(fields[':status']), raw));
+    stream.once('response', (fields, flags, raw: string[] = []) => {
+      this.#safely(() => this.#onResponse(Number(fields[':status']), raw, (flags & NGHTTP2_FLAG_END_STREAM) !== 0));
     });
     stream.once('trailers', (_fields, _flags, raw: string[] = []) => {
       this.#trailers = raw;
@@ -116,6 +126,24 @@ export class Http2Exchange implements Exchange {
     if (content === null) stream.end();
     else if (Buffer.isBuffer(content)) stream.end(content);
     else this.#upload(stream, content);
+  }
+
+  /**
+   * Node ends the reading of a stream that was reset without an error as well, and drops what was not read of a response
+   * when the connection ends behind it.
+   */
+  #watchEnd(stream: ClientHttp2Stream): void {
+    const push = stream.push.bind(stream);
+    stream.push = (chunk, encoding) => {
+      if (chunk !== null || stream.closed) return push(chunk, encoding);
+      this.#isWhole = true;
+      push(null);
+      if (this.#paused) {
+        stream.removeAllListeners('data');
+        this.#rest = stream.read();
+      }
+      return false;
+    };
   }
 
   /** What cannot be passed on ends this exchange. Thrown into Node's client it would end the process. */
@@ -144,7 +172,7 @@ export class Http2Exchange implements Exchange {
   #fields(): OutgoingHttpHeaders {
     const { method, target, fields } = this.#request;
     const { start } = pathSpan(target);
-    const { host, ...others } = fieldObject(fields);
+    const { host, 'http2-settings': _, ...others } = fieldObject(fields);
     const path = target.slice(start);
     return {
       ':method': method,
@@ -157,17 +185,18 @@ export class Http2Exchange implements Exchange {
 
   #onContentLost(): void {
     if (this.#state === 'connecting') this.#fail('not-sent', 'client-content');
-    else this.#fail(this.#state === 'answering' ? 'cut' : 'unanswered', 'reset');
+    else this.#fail(this.#state === 'answering' ? 'cut' : 'unanswered', 'content-lost');
   }
 
   #onInterim(status: number, raw: string[]): void {
     if (this.#state !== 'sent') return;
+    this.#hasInterim = true;
     this.#timer?.refresh();
     // Whoever asked for a 100 has had it from the gateway; an unasked one says nothing (RFC 9110 section 15.2.1).
     if (status !== 100) this.#sink.onInterim(status, withoutField(ordinary(raw), 'content-length'));
   }
 
-  #onResponse(status: number, raw: string[]): void {
+  #onResponse(status: number, raw: string[], isAll: boolean): void {
     const stream = this.#stream;
     if (this.#state !== 'sent' || stream === null) return;
     const sent = ordinary(raw);
@@ -176,9 +205,14 @@ export class Http2Exchange implements Exchange {
     this.#state = 'answering';
     this.#after(this.#config.bodyTimeoutMs, () => this.#onSilence('cut'));
     this.#sink.onFields(status, '', fields);
-    if (hasNoContent(this.#request.method, status)) return this.#end([]);
+    if (hasNoContent(this.#request.method, status)) {
+      this.#end([]);
+      // Nothing may follow, so nobody waits for its end.
+      if (!isAll) stream.close(NGHTTP2_CANCEL);
+      return;
+    }
     stream.on('data', (chunk: Buffer) => this.#safely(() => this.#onContent(stream, chunk)));
-    stream.once('end', () => this.#safely(() => this.#onEnd(stream)));
+    stream.once('end', () => this.#safely(() => this.#onEnd()));
   }
 
   #onContent(stream: ClientHttp2Stream, chunk: Buffer): void {
@@ -189,15 +223,19 @@ export class Http2Exchange implements Exchange {
     stream.pause();
   }
 
-  #onEnd(stream: ClientHttp2Stream): void {
-    // Node ends the reading of a stream that was reset as well.
-    if (stream.aborted || stream.rstCode !== NGHTTP2_NO_ERROR) return this.#fail('cut', 'reset');
-    this.#end(passableTrailers(this.#trailers));
+  #onEnd(): void {
+    if (!this.#isWhole) this.#fail('cut', 'reset');
+    else if (this.#rest === null) this.#end(passableTrailers(this.#trailers));
+  }
+
+  #onRest(rest: Buffer): void {
+    this.#sink.onContent(rest);
+    if (this.#state === 'answering') this.#end(passableTrailers(this.#trailers));
   }
 
   #onError(error: Error): void {
     if (this.#state === 'sent') this.#fail('unanswered', this.#unansweredCause(exchangeCause(error, false)));
-    else if (this.#state === 'answering') this.#fail('cut', exchangeCause(error, true));
+    else if (this.#state === 'answering' && this.#rest === null) this.#fail('cut', exchangeCause(error, true));
   }
 
   #onClose(session: ClientHttp2Session, stream: ClientHttp2Stream): void {
@@ -209,7 +247,7 @@ export class Http2Exchange implements Exchange {
   /** A server that closes a connection refuses the streams that it will not look at (RFC 9113 section 8.7). */
   #unansweredCause(cause: FailureCause): FailureCause {
     const isRefused = this.#stream?.rstCode === NGHTTP2_REFUSED_STREAM;
-    const isStale = this.#isReused && this.#session?.destroyed === true;
+    const isStale = this.#isReused && !this.#hasInterim && this.#session?.destroyed === true;
     return cause === 'reset' && (isRefused || isStale) ? 'stale' : cause;
   }
 
@@ -233,8 +271,8 @@ export class Http2Exchange implements Exchange {
     if (this.#state === 'over') return;
     this.#over();
     this.#sink.onEnd(trailers);
-    // A response that came before the request's end has no use for the rest.
-    if (this.#uploading) this.#stop();
+    // A response that came before the request's end has no use for the rest; nor would the stream end that waits to send it.
+    if (this.#uploading || this.#stream?.writableFinished === false) this.#stop();
     else this.#stream?.resume();
   }
 
@@ -259,6 +297,9 @@ export class Http2Exchange implements Exchange {
   }
 }
 
+/** Lists of which Node's client wants one line, which means the same (RFC 9110 section 5.3). */
+const IN_ONE_LINE: ReadonlySet<string> = new Set(['content-encoding', 'content-language', 'if-match', 'if-none-match']);
+
 /** Field lines as Node's client takes them: the values of a name together, in their order. */
 function fieldObject(fields: readonly string[]): Record<string, string | string[]> {
   const out: Record<string, string | string[]> = Object.create(null);
@@ -266,7 +307,8 @@ function fieldObject(fields: readonly string[]): Record<string, string | string[
     const name = (fields[i] as string).toLowerCase();
     const value = fields[i + 1] as string;
     const before = out[name];
-    out[name] = before === undefined ? value : [before, value].flat();
+    if (before === undefined) out[name] = value;
+    else out[name] = IN_ONE_LINE.has(name) ? `${before}, ${value}` : [before, value].flat();
   }
   return out;
 }

@@ -184,7 +184,7 @@ export class NodeExchange implements UpgradeExchange {
 
   #onContentLost(): void {
     if (this.#state === 'connecting') this.#fail('not-sent', 'client-content');
-    else this.#fail(this.#state === 'answering' ? 'cut' : 'unanswered', 'reset');
+    else this.#fail(this.#state === 'answering' ? 'cut' : 'unanswered', 'content-lost');
   }
 
   #onInterim(status: number, fields: string[]): void {

@@ -1,12 +1,13 @@
 /**
  * What one address has shown of itself, and whether it is to be used: active checks say that it is down or up, failures of
- * requests in a row eject it for a while.
+ * requests in a row eject it for a while, and so do answers in a row that broke off.
  *
  * Invariants: a check's `down` stands until checks say otherwise; an ejection ends by itself, is doubled when the next
  * request fails as well, and is forgotten at the first answer.
  */
 
 import type { EjectRule } from '../config/config.js';
+import { type Failed, FailureRow } from './failure-row.js';
 
 /** The longest ejection, in lengths of the first. */
 const MAX_DOUBLED = 8;
@@ -15,7 +16,7 @@ export class Standing {
   readonly #rule: EjectRule | null;
   #isDown = false;
   #checks = 0;
-  #failures = 0;
+  readonly #row = new FailureRow();
   /** Length of the next ejection, in lengths of the first. */
   #times = 1;
   #ejectedUntilMs = 0;
@@ -36,9 +37,9 @@ export class Standing {
   }
 
   /** A request has failed there. Answers for how long it is ejected now, milliseconds; null: that is as it was. */
-  failed(nowMs: number): number | null {
-    this.#failures++;
-    if (this.#rule === null || this.#failures < this.#rule.failures || this.isEjected(nowMs)) return null;
+  failed(nowMs: number, how: Failed = 'unanswered'): number | null {
+    const failures = this.#row.failed(how);
+    if (this.#rule === null || failures < this.#rule.failures || this.isEjected(nowMs)) return null;
     const ejectMs = this.#rule.forMs * this.#times;
     this.#times = Math.min(this.#times * 2, MAX_DOUBLED);
     this.#ejectedUntilMs = nowMs + ejectMs;
@@ -49,11 +50,16 @@ export class Standing {
   /** It has answered a request. Answers whether that ends an ejection. */
   answered(): boolean {
     const wasEjected = this.#wasEjected;
-    this.#failures = 0;
+    this.#row.answered();
     this.#times = 1;
     this.#ejectedUntilMs = 0;
     this.#wasEjected = false;
     return wasEjected;
+  }
+
+  /** An answer of its has come to its end. */
+  ended(): void {
+    this.#row.ended();
   }
 
   /** A check has ended. `needed`: how many in a row it takes to change. Answers whether that changed anything. */

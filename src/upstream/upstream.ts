@@ -10,22 +10,25 @@ import type { UpstreamConfig } from '../config/config.js';
 import { withoutPrefix } from '../core/path-prefix.js';
 import type { UpstreamEvent, UpstreamState } from '../core/upstream-event.js';
 import { editedFields, withoutNames } from '../http/edits.js';
+import { clientFields } from '../http/fields.js';
 import { Address, MAX_FIELD_BYTES } from './address.js';
 import { Admission, type Waiting } from './admission.js';
 import { type Attempted, Attempts } from './attempts.js';
 import { Breaker } from './breaker.js';
 import type { Exchange, ForwardSink, UpgradeExchange, UpgradeSink, UpstreamRequest } from './exchange.js';
 import type { FailureCause } from './failure.js';
+import type { Failed } from './failure-row.js';
 import { HealthChecks } from './health-checks.js';
 import { probe } from './probe.js';
 
 export type { Exchange, ForwardSink, UpgradeExchange, UpgradeSink, UpstreamRequest } from './exchange.js';
 export { MAX_FIELD_BYTES };
 
-/** What an attempt has shown of its address. */
+/** What was seen of an address or of the upstream: that an answer has begun, that it was not broken off, or a failure. */
 export type Verdict =
   | { readonly kind: 'answered'; readonly status: number }
-  | { readonly kind: 'failed'; readonly cause: FailureCause };
+  | { readonly kind: 'ended' }
+  | { readonly kind: 'failed'; readonly cause: FailureCause; readonly how: Failed };
 
 export class Upstream implements Attempted {
   readonly name: string;
@@ -114,16 +117,26 @@ export class Upstream implements Attempted {
   }
 
   #edited(request: UpstreamRequest): UpstreamRequest {
-    const { edits } = this.#config;
-    return edits.request === null ? request : { ...request, fields: editedFields(request.fields, edits.request) };
+    const { request: edits } = this.#config.edits;
+    if (edits === null) return request;
+    const { trailers } = request;
+    // Whoever merges trailers into the fields must find in them what was edited.
+    const left = trailers === null ? null : () => withoutNames(trailers(), edits.removed);
+    return { ...request, fields: editedFields(request.fields, edits), trailers: left };
   }
 
   edited(fields: string[]): string[] {
     const { response } = this.#config.edits;
+    // What the upstream's `Connection` names is its own, not what is added here.
+    return response === null ? fields : editedFields(clientFields(fields), response);
+  }
+
+  editedHandshake(fields: string[]): string[] {
+    const { response } = this.#config.edits;
     return response === null ? fields : editedFields(fields, response);
   }
 
-  editedTrailers(fields: string[]): string[] {
+  editedBeside(fields: string[]): string[] {
     const { response } = this.#config.edits;
     return response === null ? fields : withoutNames(fields, response.removed);
   }
@@ -179,17 +192,34 @@ export class Upstream implements Attempted {
     this.#onEvent({ kind: 'retried', address: address.name, cause });
   }
 
-  judged(address: Address, verdict: Verdict, isTrial: boolean): void {
-    const nowMs = performance.now();
-    if (verdict.kind === 'answered' && !this.#isFailure(verdict.status)) {
-      if (address.standing.answered()) this.#onEvent({ kind: 'restored', address: address.name });
-      if (this.#breaker?.answered(isTrial)) this.#onEvent({ kind: 'closed' });
+  judged({ name, standing }: Address, verdict: Verdict): void {
+    if (verdict.kind === 'ended') return standing.ended();
+    const failure = this.#failureOf(verdict);
+    if (failure === null) {
+      if (standing.answered()) this.#onEvent({ kind: 'restored', address: name });
       return;
     }
-    const cause = verdict.kind === 'answered' ? String(verdict.status) : verdict.cause;
-    const forMs = address.standing.failed(nowMs);
-    if (forMs !== null) this.#onEvent({ kind: 'ejected', address: address.name, forMs, cause });
-    if (this.#breaker?.failed(nowMs, isTrial)) this.#onEvent({ kind: 'opened', cause });
+    const forMs = standing.failed(performance.now(), failure.how);
+    if (forMs !== null) this.#onEvent({ kind: 'ejected', address: name, forMs, cause: failure.cause });
+  }
+
+  concluded(verdict: Verdict, isTrial: boolean): void {
+    const breaker = this.#breaker;
+    if (breaker === null) return;
+    if (verdict.kind === 'ended') return breaker.ended();
+    const failure = this.#failureOf(verdict);
+    if (failure === null) {
+      if (breaker.answered(isTrial)) this.#onEvent({ kind: 'closed' });
+      return;
+    }
+    if (breaker.failed(performance.now(), isTrial, failure.how))
+      this.#onEvent({ kind: 'opened', cause: failure.cause });
+  }
+
+  /** What counts as a failure, statuses among it where the configuration says so; null: it is none. */
+  #failureOf(verdict: Exclude<Verdict, { kind: 'ended' }>): { readonly cause: string; readonly how: Failed } | null {
+    if (verdict.kind === 'failed') return verdict;
+    return this.#isFailure(verdict.status) ? { cause: String(verdict.status), how: 'unanswered' } : null;
   }
 
   #isFailure(status: number): boolean {

@@ -32,8 +32,13 @@ function testCases(name: string, cases: readonly Marked[]): void {
 testCases('unknown fields, with the known ones and the one that was meant', [
   [`${API}▶observe: true\n`, 'observe', 'one of listen, admin, store, upstreams, routes, unmatched,', '"observe"'],
   [`${API}▶rotues: []\n`, 'rotues', 'one of ', '"rotues"', 'routes'],
-  [`${API}listen:\n  host: 0.0.0.0\n  ▶prot: 80\n`, 'listen.prot', 'one of host, port, tls', '"prot"', 'port'],
-  [`${API}limits:\n`.replace('limits', '▶limits'), 'limits', 'one of ', '"limits"'],
+  [
+    `${API}listen:\n  host: 0.0.0.0\n  ▶prot: 80\n`,
+    'listen.prot',
+    'one of host, port, tls, http2, proxyProtocol',
+    '"prot"',
+    'port',
+  ],
   [`${API}▶include: []\n`, 'include', 'one of ', '"include"'],
   [`${API}log: { ▶format: json }\n`, 'log.format', 'one of level', '"format"'],
   [
@@ -489,10 +494,10 @@ testCases('limits and forms', [
   ],
   [`${API}store: { maxMemory: ▶1000 }\n`, 'store.maxMemory', 'a size from 1MiB to 64GiB', '1000'],
   [
-    `${API}store: { kind: redis, url: "redis://h", commandTimeout: ▶1s }\n`,
+    `${API}store: { kind: redis, url: "redis://h", commandTimeout: ▶6s }\n`,
     'store.commandTimeout',
-    'a duration from 20ms to 300ms',
-    '"1s"',
+    'a duration from 20ms to 5s',
+    '"6s"',
   ],
   [`${API}store: { kind: redis, url: "redis://h", prefix: ▶"{a}" }\n`, 'store.prefix', 'a prefix of', '"{a}"'],
   [`${API}store: { kind: redis, url: ▶"http://h" }\n`, 'store.url', 'a URL such as redis://', '"http://h"'],
@@ -737,7 +742,7 @@ t.test('bombs end in one error, and soon', async (t) => {
 t.test('all errors of a file are told at once, in the order of the file', async (t) => {
   const text = `
 listen: { prot: 1 }
-store: { kind: redis, commandTimeout: 5s }
+store: { kind: redis, commandTimeout: 6s }
 upstreams: { api: { url: http://a/b }, b: { url: http://b } }
 routes:
   - name: a

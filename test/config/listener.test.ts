@@ -107,3 +107,49 @@ t.test('material is a path beside the configuration, or text', async (t) => {
   });
   t.equal(loaded('').listen.tls, null);
 });
+
+testCases('limits', [
+  [`${API}limits: { ▶maxField: 1KiB }\n`, 'limits.maxField', 'one of maxFields, maxContent', '"maxField"', 'maxFields'],
+  [`${API}limits: { maxFields: ▶2MiB }\n`, 'limits.maxFields', 'a size from 1KiB to 1MiB', '"2MiB"'],
+  [`${API}limits: { maxContent: ▶much }\n`, 'limits.maxContent', 'a size from 0B', '"much"'],
+  [`${API}limits: { maxConnections: ▶0 }\n`, 'limits.maxConnections', 'a number from 1 to 1000000', '0'],
+  [`${API}limits: { fieldsTimeout: ▶0 }\n`, 'limits.fieldsTimeout', 'a duration from 100ms to 10m', '0'],
+  [`${API}limits: { keepAliveTimeout: ▶500ms }\n`, 'limits.keepAliveTimeout', 'a duration from 1s to 1h', '"500ms"'],
+]);
+
+t.test('limits arrive in their units', async (t) => {
+  t.same(loaded('').limits, {
+    maxFieldBytes: 65_536,
+    maxContentBytes: Number.POSITIVE_INFINITY,
+    maxConnections: Number.POSITIVE_INFINITY,
+    maxConcurrentStreams: 128,
+    fieldsTimeoutMs: 30_000,
+    contentTimeoutMs: 60_000,
+    stallTimeoutMs: 60_000,
+    keepAliveTimeoutMs: 65_000,
+  });
+  const written = loaded(
+    'limits: { maxFields: 8KiB, maxContent: 1GiB, maxConnections: 5, maxConcurrentStreams: 6, fieldsTimeout: 1s, contentTimeout: 2s, stallTimeout: 3s, keepAliveTimeout: 4s }',
+  );
+  t.same(Object.values(written.limits), [8_192, 1_073_741_824, 5, 6, 1_000, 2_000, 3_000, 4_000]);
+});
+
+testCases('request ids', [
+  [`${API}requestId: { trust: ▶proxies }\n`, 'requestId.trust', 'always, trusted-proxies or never', '"proxies"'],
+  [`${API}requestId: { ▶header: X-Id }\n`, 'requestId.header', 'one of trust', '"header"'],
+]);
+
+t.test('a PROXY header from anybody is a warning', async (t) => {
+  const warnings = (text: string) => {
+    const result = load(API + text);
+    return result.kind === 'loaded' ? result.warnings.map(({ path, message }) => `${path}: ${message}`) : ['invalid'];
+  };
+  t.match(warnings('listen: { proxyProtocol: true }'), [/^listen\.proxyProtocol: whoever can connect/]);
+  t.same(warnings('listen: { proxyProtocol: true }\ntrustedProxies: [10.0.0.0/8]'), []);
+});
+
+testCases('HTTP/2', [
+  [`${API}listen: { http2: ▶true }\n`, 'listen.http2', 'listen.tls to be set', 'true'],
+  [`${API}listen: { http2: ▶maybe }\n`, 'listen.http2', 'true or false', '"maybe"'],
+  [`${API}limits: { maxConcurrentStreams: ▶0 }\n`, 'limits.maxConcurrentStreams', 'a number from 1 to 10000', '0'],
+]);

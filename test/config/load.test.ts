@@ -45,7 +45,7 @@ function replayOf(fields: string): ReplayPolicy {
 
 t.test('a file with one upstream and nothing else gets every default', async (t) => {
   const { config, warnings } = loaded(MINIMAL);
-  t.same(config.listen, { host: '0.0.0.0', port: 8080, tls: null });
+  t.same(config.listen, { host: '0.0.0.0', port: 8080, tls: null, http2: false, proxyProtocol: false });
   t.same(config.admin, { kind: 'on', host: '127.0.0.1', port: 9090, token: null });
   t.same(config.store, { kind: 'memory', maxMemoryBytes: 256 * 1024 * 1024, secrets: [] });
   t.same(config.rules, []);
@@ -279,7 +279,7 @@ trustedProxies: [10.0.0.0/8, "fd00::/8", 192.0.2.1]
 log: { level: warn }
 drain: 0s
 `);
-  t.same(config.listen, { host: '::1', port: 0, tls: null });
+  t.same(config.listen, { host: '::1', port: 0, tls: null, http2: false, proxyProtocol: false });
   t.same(config.admin, { kind: 'on', host: '0.0.0.0', port: 0, token: '0123456789abcdef' });
   t.same(config.store, {
     kind: 'redis',

@@ -352,7 +352,7 @@ t.test('validate prints every error on a line of its own and exits with 78', asy
     code: 78,
     stdout: '',
     stderr:
-      `${file}:2:11: listen.prot: expected one of host, port, tls, got "prot", did you mean port?\n` +
+      `${file}:2:11: listen.prot: expected one of host, port, tls, http2, proxyProtocol, got "prot", did you mean port?\n` +
       `${file}:3:8: drain: expected a duration from 0s to 1h, such as 250ms, 3s or 5m, got "1d"\n`,
   });
 });

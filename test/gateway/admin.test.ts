@@ -12,7 +12,7 @@ t.setTimeout(120_000);
 
 const redis = await startRedis();
 t.teardown(() => redis.stop());
-const store = `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`;
+const store = `{ kind: redis, url: "${redis.url}", commandTimeout: 2s }`;
 const route = (name: string, more: string) => `
   - name: ${name}
     match: { methods: [POST], path: /${name}/* }
@@ -63,7 +63,7 @@ t.test('not ready without the store or an upstream, alive all the same', async (
   t.teardown(() => own.stop());
   const config = configOf({
     upstream: upstream.url,
-    store: `{ kind: redis, url: "${own.url}", commandTimeout: 300ms }`,
+    store: `{ kind: redis, url: "${own.url}", commandTimeout: 2s }`,
     routes,
   });
   const gateway = await startGateway(t, { config });

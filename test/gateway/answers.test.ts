@@ -29,7 +29,7 @@ const routes = [
 ].join('');
 const config = configOf({
   upstream: upstream.url,
-  store: `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`,
+  store: `{ kind: redis, url: "${redis.url}", commandTimeout: 2s }`,
   routes: `${routes}
   - name: locked
     match: { path: /locked/:id }

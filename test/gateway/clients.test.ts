@@ -35,7 +35,7 @@ const routes = `
     wait: { max: 25s, poll: 15s }`;
 const config = (store: string) => configOf({ upstream: upstream.url, store, routes });
 const shared = await startGateways(t, 2, {
-  config: config(`{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`),
+  config: config(`{ kind: redis, url: "${redis.url}", commandTimeout: 2s }`),
 });
 const single = await startGateway(t, { config: config('{ kind: memory }') });
 

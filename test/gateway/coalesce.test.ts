@@ -326,7 +326,7 @@ t.test('what a burst costs in Redis grows with the processes, not with the reque
   t.teardown(() => redis.stop());
   const upstream = await startUpstream(t);
   upstream.on('/thrift/a', answersAfter(700));
-  const store = `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`;
+  const store = `{ kind: redis, url: "${redis.url}", commandTimeout: 2s }`;
   const gateways = await startGateways(t, 2, { config: configOf({ upstream: upstream.url, store, routes: ROUTES }) });
   const scripts = async () => {
     const stats = String(await redis.command('INFO', 'commandstats'));

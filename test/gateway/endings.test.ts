@@ -63,7 +63,7 @@ const gateways = await startGateways(t, 2, {
     upstream: upstream.url,
     upstreams,
     timeouts: '{ connect: 2s, headers: 1500ms, body: 1500ms }',
-    store: `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`,
+    store: `{ kind: redis, url: "${redis.url}", commandTimeout: 2s }`,
     routes,
   }),
 });

@@ -42,7 +42,7 @@ async function setUp(t: Test, store: string) {
 t.test('with Redis', async (t) => {
   const redis = await startRedis();
   t.teardown(() => redis.stop());
-  const store = `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms, maxMemory: ${MAX_MEMORY} }`;
+  const store = `{ kind: redis, url: "${redis.url}", commandTimeout: 2s, maxMemory: ${MAX_MEMORY} }`;
   const { upstream, gateway, paths } = await setUp(t, store);
   const reading = async (path: string) => {
     const client = new Watching(gateway.url, { path }, false);

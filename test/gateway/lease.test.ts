@@ -28,7 +28,7 @@ const config = configOf({
   upstream: upstream.url,
   upstreams: `
   unconnectable: { url: "${unconnectable.url}", timeouts: { connect: 30s, headers: 5s, body: 5s } }`,
-  store: `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`,
+  store: `{ kind: redis, url: "${redis.url}", commandTimeout: 2s }`,
   routes: [
     route('once', 'coalesce', `${WAIT}\n    keep: 20s`),
     route('elects', 'coalesce', `${WAIT}\n    onLeaderFailure: elect\n    keep: 20s`),

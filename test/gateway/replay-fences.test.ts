@@ -46,7 +46,7 @@ const configFor = (upstream: string, store: string) =>
       route('unsent', '{ fence: X-Fence }', 'upstream: unconnectable'),
     ].join(''),
   });
-const overRedis = `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`;
+const overRedis = `{ kind: redis, url: "${redis.url}", commandTimeout: 2s }`;
 
 function post(gateway: Gateway, path: string, headers: readonly string[] = [], key = path): Promise<Answered> {
   return gateway.request({ method: 'POST', path, headers: ['Idempotency-Key', key, ...headers], body: 'A' });

@@ -4,7 +4,7 @@ import t, { type Test } from 'tap';
 import { burst } from '../support/client.js';
 import { HIT, isProblem, problemOf } from '../support/expect.js';
 import { delay, eventually } from '../support/gate.js';
-import { configOf, type Gateway, startGateways } from '../support/gateway.js';
+import { allCaughtUp, configOf, type Gateway, startGateways } from '../support/gateway.js';
 import { type RedisServer, startRedis } from '../support/redis.js';
 import { type StubUpstream, startUpstream } from '../support/upstream.js';
 
@@ -39,10 +39,13 @@ const ROUTES = `
 
 async function gatewaysOf(t: Test, redis: RedisServer, upstream: StubUpstream, steps: readonly (readonly string[])[]) {
   const started = steps.map((secrets) => {
-    const store = `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms, secret: [${secrets.join(', ')}] }`;
+    const store = `{ kind: redis, url: "${redis.url}", commandTimeout: 2s, secret: [${secrets.join(', ')}] }`;
     return startGateways(t, 1, { config: configOf({ upstream: upstream.url, store, routes: ROUTES }) });
   });
-  return (await Promise.all(started)).flat();
+  const gateways = (await Promise.all(started)).flat();
+  // The first question of a process takes longest; no step is to be judged by it.
+  await allCaughtUp(gateways);
+  return gateways;
 }
 
 const post = (gateway: Gateway, path: string) =>

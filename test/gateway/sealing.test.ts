@@ -78,7 +78,7 @@ async function leavesBehind(t: Test, secret: string | null): Promise<Found> {
   const redis = await startRedis();
   t.teardown(() => redis.stop());
   const upstream = await startUpstream(t);
-  const store = `{ kind: redis, url: "${redis.url}"${secret === null ? '' : `, secret: ${secret}`} }`;
+  const store = `{ kind: redis, url: "${redis.url}", commandTimeout: 2s${secret === null ? '' : `, secret: ${secret}`} }`;
   const gateways = await startGateways(t, 2, { config: configOf({ upstream: upstream.url, store, routes: ROUTES }) });
   const [first, last] = gateways as [Gateway, Gateway];
   const { dump, messages } = await tapRedis(t, redis);
@@ -206,7 +206,7 @@ t.test('what was changed or moved in the store answers nobody', async (t) => {
   const redis = await startRedis();
   t.teardown(() => redis.stop());
   const upstream = await startUpstream(t);
-  const store = `{ kind: redis, url: "${redis.url}", secret: ${SECRET} }`;
+  const store = `{ kind: redis, url: "${redis.url}", commandTimeout: 2s, secret: ${SECRET} }`;
   const [gateway] = (await startGateways(t, 1, {
     config: configOf({ upstream: upstream.url, store, routes: ROUTES }),
   })) as [Gateway];

@@ -294,7 +294,7 @@ t.test('a process that stalls does not take its own stall for a dead store', asy
     t.equal(upstream.count(path), 1);
   }
   proxy.delayMs = 0;
-  t.equal((await here.metrics()).sum('oneflight_store_errors_total'), 0);
+  t.equal((await here.metrics()).sum('oneflight_store_errors_total', { operation: 'claim' }), 0);
 });
 
 t.test('subscriptions are cut exactly at publication: the poll finds what the push did not bring', async (t) => {

@@ -173,7 +173,7 @@ t.test(
     const redis = await startRedis();
     t.teardown(() => redis.stop());
     const upstream = await startUpstream(t);
-    const store = `{ kind: redis, url: "${redis.url}" }`;
+    const store = `{ kind: redis, url: "${redis.url}", commandTimeout: 2s }`;
     const config = configOf({ upstream: upstream.url, store, routes: ROUTES });
     const [near, far] = (await startGateways(t, 2, { config })) as [Gateway, Gateway];
 

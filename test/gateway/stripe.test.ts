@@ -140,5 +140,5 @@ t.test('with the memory store', async (t) => scenarios(t, '{ kind: memory }', 1)
 t.test('with Redis and two gateways', async (t) => {
   const redis = await startRedis();
   t.teardown(() => redis.stop());
-  await scenarios(t, `{ kind: redis, url: "${redis.url}" }`, 2);
+  await scenarios(t, `{ kind: redis, url: "${redis.url}", commandTimeout: 2s }`, 2);
 });

@@ -321,7 +321,7 @@ t.test('with the memory store', async (t) => scenarios(t, '{ kind: memory }', 1)
 
 const redis = await startRedis();
 t.teardown(() => redis.stop());
-const store = `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`;
+const store = `{ kind: redis, url: "${redis.url}", commandTimeout: 2s }`;
 
 t.test('with Redis and two gateways', async (t) => scenarios(t, store, 2));
 
@@ -411,7 +411,7 @@ for (const [name, outageMs] of [
     const upstream = await startUpstream(t);
     const own = await startRedis();
     t.teardown(() => own.stop());
-    const config = configFor(upstream.url, `{ kind: redis, url: "${own.url}", commandTimeout: 300ms }`);
+    const config = configFor(upstream.url, `{ kind: redis, url: "${own.url}", commandTimeout: 2s }`);
     const [first, last] = (await startGateways(t, 2, { config })) as [Gateway, Gateway];
     const path = '/held/paused';
     const held = upstream.holds(path, { status: 201, content: 'real' });
@@ -445,7 +445,7 @@ t.test('the store dies between answer and record: the caller has the real answer
   const upstream = await startUpstream(t);
   const own = await startRedis();
   t.teardown(() => own.stop());
-  const config = configFor(upstream.url, `{ kind: redis, url: "${own.url}", commandTimeout: 300ms }`);
+  const config = configFor(upstream.url, `{ kind: redis, url: "${own.url}", commandTimeout: 2s }`);
   const [gateway] = (await startGateways(t, 1, { config })) as [Gateway];
   const path = '/held/store-killed';
   const held = upstream.holds(path, { status: 201, content: 'real' });

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { isProblem } from '../support/expect.js';
-import { eventually, within } from '../support/gate.js';
+import { delay, eventually, Gate, within } from '../support/gate.js';
 import { configOf, type Gateway, startGateway } from '../support/gateway.js';
 import { freePort } from '../support/ports.js';
 import { type StubUpstream, startUnconnectable, startUpstream } from '../support/upstream.js';
@@ -172,8 +172,9 @@ t.test('an address at which requests fail is left out, and comes back when it an
     return bad.count() > 2;
   });
   t.equal(await usable(bad), 1);
-  const events = gateway.logs.flatMap(({ msg }) => (/^upstream: an address/.test(String(msg)) ? [String(msg)] : []));
-  t.match(events, [/is left out/, /answers again/]);
+  const events = () => gateway.logs.flatMap(({ msg }) => /^upstream: an address (.*)/.exec(String(msg))?.[1] ?? []);
+  await eventually('two lines', () => events().length === 2);
+  t.match(events(), [/is left out/, /answers again/]);
   const dead = await gatewayOf(t, `{ ${urlsOf([bad, good])}, eject: { failures: 1, for: 60s } }`);
   await Promise.all([bad.refuse(), good.refuse()]);
   isProblem(t, await dead.request({ path: '/a' }), 'upstream-unreachable');
@@ -299,6 +300,28 @@ t.test('no more requests than connections: the next ones wait, and no longer tha
   t.equal((await short.request({ path: '/pay/b' })).status, 200, 'the key is free');
 });
 
+t.test('a connection that is old enough gets no more requests, so that names are resolved anew', async (t) => {
+  const stub = await startUpstream(t);
+  const lasting = await gatewayOf(t, `{ url: ${stub.url} }`);
+  const aging = await gatewayOf(t, `{ url: ${stub.url}, maxConnectionAge: 1s }`);
+  const chunked = { method: 'POST', path: '/c', headers: ['Transfer-Encoding', 'chunked'], body: 'x' };
+  for (const [gateway, connections] of [
+    [lasting, 2],
+    [aging, 4],
+  ] as const) {
+    const before = stub.connections;
+    for (let i = 0; i < 2; i++) {
+      for (let n = 0; n < 3; n++) {
+        t.equal((await gateway.request({ path: '/a' })).status, 200);
+        t.equal((await gateway.request(chunked)).status, 200);
+      }
+      // Longer than the age; nothing else happens in this time.
+      await delay(1_200);
+    }
+    t.equal(stub.connections - before, connections);
+  }
+});
+
 t.test('an upstream behind a Unix socket', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'api-'));
   t.teardown(() => rmSync(folder, { recursive: true }));
@@ -387,6 +410,42 @@ t.test('an upgrade goes to another address as well, and holds its connection', a
     isProblem(t, await gateway.request({ path: '/a' }), 'overloaded');
     socket.destroy();
     await eventually('its place being free', async () => (await gateway.request({ path: '/a' })).status === 200);
+  }
+});
+
+t.test('an upgrade whose client ends its side before there is a connection is ended there too', async (t) => {
+  const stub = await startUpstream(t);
+  const unconnectable = await startUnconnectable(t);
+  const urls = urlsOf([unconnectable, { url: `http://127.0.0.1:${await freePort()}` }, stub]);
+  const gateway = await gatewayOf(t, `{ ${urls}, eject: false, timeouts: { connect: 500ms } }`);
+  const ended = new Gate();
+  stub.on('/ws', (call) => {
+    call.socket.once('end', () => ended.open());
+    call.raw('HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n');
+    call.finish();
+  });
+  const { hostname, port } = new URL(gateway.url);
+  const socket = connect({ port: Number(port), host: hostname, allowHalfOpen: true });
+  socket.end('GET /ws HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n');
+  await within(10_000, 'the end', ended.opened);
+  socket.destroy();
+});
+
+t.test('clients that break off their uploads do not open the breaker', async (t) => {
+  const stub = await startUpstream(t);
+  const gateway = await gatewayOf(t, `{ url: ${stub.url}, breaker: { failures: 1, for: 60s } }`);
+  const { hostname, port } = new URL(gateway.url);
+  for (const path of ['/up', '/pay/up']) {
+    for (const framing of ['Content-Length: 100', 'Transfer-Encoding: chunked']) {
+      const own = `${path}/${framing.length}`;
+      stub.on(own, () => {});
+      const socket = connect(Number(port), hostname);
+      socket.write(`POST ${own} HTTP/1.1\r\nHost: a\r\n${framing}\r\n\r\n5\r\nhello\r\n`);
+      await stub.arrived(1, own);
+      socket.resetAndDestroy();
+      await stub.callsOf(own)[0]!.closed;
+      t.equal((await gateway.request({ path: '/a' })).status, 200, own);
+    }
   }
 });
 

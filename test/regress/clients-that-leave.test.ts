@@ -123,7 +123,7 @@ t.test('a leader’s client that leaves before the upstream is connected takes n
   const config = configOf({
     upstream: upstream.url,
     upstreams: `  slow: { url: "${way.url}", timeouts: { connect: 20s, headers: 20s, body: 10s } }`,
-    store: `{ kind: redis, url: "${redis.url}" }`,
+    store: `{ kind: redis, url: "${redis.url}", commandTimeout: 2s }`,
     routes: `
   - name: slow
     match: { path: /slow/* }

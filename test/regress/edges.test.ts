@@ -111,11 +111,9 @@ function configFor(store: string): string {
 }
 
 const alone = await startGateway(t, { config: configFor('{ kind: memory }') });
-const gateways = (await startGateways(t, 3, { config: configFor(`{ kind: redis, url: "${redis.url}" }`) })) as [
-  Gateway,
-  Gateway,
-  Gateway,
-];
+const gateways = (await startGateways(t, 3, {
+  config: configFor(`{ kind: redis, url: "${redis.url}", commandTimeout: 2s }`),
+})) as [Gateway, Gateway, Gateway];
 
 function post(gateway: Gateway, path: string): Promise<Answered> {
   return gateway.request({ method: 'POST', path });
@@ -242,7 +240,7 @@ const sendsMuch: Behaviour = async (call) => {
 t.test('a response that nobody else gets ends when its only client leaves', async (t) => {
   for (const [name, store] of [
     ['memory', '{ kind: memory }'],
-    ['redis', `{ kind: redis, url: "${redis.url}" }`],
+    ['redis', `{ kind: redis, url: "${redis.url}", commandTimeout: 2s }`],
   ] as const) {
     const gateway = await startGateway(t, { config: configFor(store) });
     const leaves = async (path: string, behaviour: Behaviour): Promise<void> => {

@@ -68,7 +68,7 @@ async function inSequence(clients: readonly RawClient[], message: string): Promi
 for (const kind of ['memory', 'redis']) {
   t.test(`requests in sequence never get an earlier response (${kind})`, async (t: Test) => {
     const upstream = await startUpstream(t);
-    const store = kind === 'memory' ? '{ kind: memory }' : `{ kind: redis, url: "${redis.url}" }`;
+    const store = kind === 'memory' ? '{ kind: memory }' : `{ kind: redis, url: "${redis.url}", commandTimeout: 2s }`;
     const [gateway] = await startGateways(t, 1, { config: configOf({ upstream: upstream.url, store, routes }) });
     const stop = await busy(gateway!);
     for (const method of ['GET', 'POST'] as const) {

@@ -17,7 +17,7 @@ const gateways = (await startGateways(t, 2, {
   config: configOf({
     upstream: upstream.url,
     timeouts: '{ connect: 2s, headers: 5s, body: 5s }',
-    store: `{ kind: redis, url: "${redis.url}" }`,
+    store: `{ kind: redis, url: "${redis.url}", commandTimeout: 2s }`,
     routes: `
   - name: shared
     match: { path: /shared/* }

@@ -92,7 +92,7 @@ t.test('an upload whose lease is lost is not sent on', async (t) => {
   t.teardown(() => redis.stop());
   const upstream = await startUpstream(t);
   const routes = route('q', 'queue', '1s') + route('lock', 'reject', '1s');
-  const store = `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`;
+  const store = `{ kind: redis, url: "${redis.url}", commandTimeout: 2s }`;
   const [first, last] = (await startGateways(t, 2, {
     config: configOf({ upstream: upstream.url, store, routes }),
   })) as [Gateway, Gateway];

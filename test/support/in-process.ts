@@ -1,5 +1,6 @@
 /** A gateway's data path in this process, around a store that the test controls; no configuration, no admin listener. */
 
+import { DEFAULT_LIMITS } from '../../src/config/resolve-listener.js';
 import { newFlightId } from '../../src/core/claim.js';
 import { compileRules } from '../../src/core/match.js';
 import { MemoryBudget } from '../../src/core/memory-budget.js';
@@ -11,7 +12,7 @@ import { Leaders } from '../../src/exchange/leaders.js';
 import type { ExchangeObserver } from '../../src/exchange/observer.js';
 import { Turns } from '../../src/exchange/turns.js';
 import { Listener } from '../../src/server/listener.js';
-import { compilePeers } from '../../src/server/peers.js';
+import { Peers } from '../../src/server/peers.js';
 import { MemoryStore } from '../../src/store/memory.js';
 import type { Store } from '../../src/store/store.js';
 import { Upstream } from '../../src/upstream/upstream.js';
@@ -80,9 +81,12 @@ export async function startInProcess(
   const turns = new Turns({ store: options.store, local, leaders, upstreamOf, observer });
   const rules = compileRules(options.rules);
   const listener = new Listener({
-    listen: { host: '127.0.0.1', port: 0, tls: null },
+    listen: { host: '127.0.0.1', port: 0, tls: null, http2: false, proxyProtocol: false },
+    limits: DEFAULT_LIMITS,
+    onRefused: () => {},
     onCertificate: () => {},
-    peerOf: compilePeers([]),
+    peers: new Peers([]),
+    requestIdTrust: 'always',
     takesUpgrade: () => false,
     handle: (caller) => {
       counts.arrived++;

@@ -12,7 +12,7 @@ export function inEachStore(
   t.test(`${processes} processes with Redis`, async (t) => {
     const redis = await startRedis();
     t.teardown(() => redis.stop());
-    await scenarios(t, `{ kind: redis, url: "${redis.url}", commandTimeout: 300ms }`, processes);
+    await scenarios(t, `{ kind: redis, url: "${redis.url}", commandTimeout: 2s }`, processes);
   });
 
   t.test('one process in memory', async (t) => {

@@ -90,9 +90,12 @@ t.test('a method that the parser does not know is refused, not changed', async (
     for (const method of ['FROBNICATE', 'get', 'Get', 'X-METHOD', 'G', 'DESCRIBE']) {
       const target = `/${kind}/unknown-${method}`;
       const responses = await allResponses(gateway.url, message(method, target) + lastRequest('/'));
-      t.same(responses.map(statusOf), [400], `${kind} ${method}`);
+      t.same(responses.map(statusOf), [501], `${kind} ${method}`);
       t.same(witness.of(target), []);
     }
+  }
+  for (const bytes of ['\x16\x03\x01\x02\x00\x01', 'G(T / HTTP/1.1\r\n\r\n', 'FROBNICATE\r\n\r\n']) {
+    t.same((await allResponses(gateway.url, bytes)).map(statusOf), [400], JSON.stringify(bytes));
   }
 });
 

@@ -1,0 +1,84 @@
+/**
+ * Sees to it that no client keeps a connection, and the upstream call behind it, by doing nothing: not sending what it
+ * has announced, or not reading its answer.
+ *
+ * Invariants: who moves is left alone, however slowly; what the gateway itself holds back is not the client's fault; one
+ * timer looks after all, a part of the shortest limit apart.
+ */
+
+/** What a client and the gateway have to do with each other: a connection, or one stream of several on it. */
+export type Dealing = {
+  /** Whether content is being read that is not all there. */
+  readonly owes: boolean;
+  /** A number that changes when anything comes or goes. */
+  readonly moved: number;
+  /** Whether something waits for the client to read it. */
+  readonly isAwaited: boolean;
+  /** A number that changes when the client takes something. */
+  readonly taken: number;
+  /** Ends an upload that has stopped. */
+  contentLate(): void;
+  /** Ends an answer that is not read. */
+  stalled(): void;
+};
+
+export type SlowLimits = { readonly contentTimeoutMs: number; readonly stallTimeoutMs: number };
+
+const LOOKS = 8;
+const LEAST_MS = 20;
+const MOST_MS = 5_000;
+
+/** A number and since when it has not changed while that mattered. */
+class Stillness {
+  #value = Number.NaN;
+  #sinceMs = 0;
+
+  /** For how long it has been still. */
+  look(matters: boolean, value: number, nowMs: number): number {
+    if (!matters) {
+      this.#value = Number.NaN;
+      return 0;
+    }
+    if (value !== this.#value) {
+      this.#value = value;
+      this.#sinceMs = nowMs;
+    }
+    return nowMs - this.#sinceMs;
+  }
+}
+
+type Marks = { readonly upload: Stillness; readonly answer: Stillness };
+
+export class SlowClients {
+  readonly #limits: SlowLimits;
+  readonly #dealings = new Map<Dealing, Marks>();
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(limits: SlowLimits) {
+    this.#limits = limits;
+    const everyMs = Math.min(limits.contentTimeoutMs, limits.stallTimeoutMs) / LOOKS;
+    this.#timer = setInterval(() => this.#look(), Math.max(LEAST_MS, Math.min(MOST_MS, everyMs))).unref();
+  }
+
+  watch(dealing: Dealing): void {
+    this.#dealings.set(dealing, { upload: new Stillness(), answer: new Stillness() });
+  }
+
+  forget(dealing: Dealing): void {
+    this.#dealings.delete(dealing);
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+  }
+
+  #look(): void {
+    const nowMs = performance.now();
+    for (const [dealing, { upload, answer }] of this.#dealings) {
+      const { owes, isAwaited } = dealing;
+      if (upload.look(owes, owes ? dealing.moved : 0, nowMs) >= this.#limits.contentTimeoutMs) dealing.contentLate();
+      if (answer.look(isAwaited, isAwaited ? dealing.taken : 0, nowMs) >= this.#limits.stallTimeoutMs)
+        dealing.stalled();
+    }
+  }
+}
