@@ -10,13 +10,11 @@
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { configOf, type Gateway, startGateway } from '../test/support/gateway.js';
-import { type RedisServer, startRedis } from '../test/support/redis.js';
-import { type StubUpstream, startUpstream } from '../test/support/upstream.js';
+import { type BareClient, connectedClients, endAll } from './bare-client.js';
 import { cpuMsOf, memoryOf, pin } from './cores.js';
 import { median, tableText } from './figures.js';
 import { type Plot, plotText } from './plot.js';
-import { BareClient } from './stage.js';
+import { type Stage, startStage } from './stage.js';
 import { load } from './wrk.js';
 
 const FOLLOWERS = [1, 10, 100, 1_000, 10_000];
@@ -43,32 +41,7 @@ const ROUTES = `
     key: [ { request: path } ]
     identity: public`;
 
-type Stage = {
-  readonly gateways: readonly Gateway[];
-  readonly upstream: StubUpstream;
-  readonly redis: RedisServer;
-  end(): Promise<void>;
-};
-
-async function startStage(processes: number): Promise<Stage> {
-  const ends: (() => void | Promise<void>)[] = [];
-  const scope = {
-    teardown: (end: () => void | Promise<void>) => ends.push(end),
-    passing: () => true,
-    comment: (text: string) => console.error(text),
-  };
-  const redis = await startRedis();
-  scope.teardown(() => redis.stop());
-  const upstream = await startUpstream(scope);
-  const store = `{ kind: redis, url: "${redis.url}" }`;
-  const config = configOf({ upstream: upstream.url, store, routes: ROUTES, more: 'log: { level: warn }' });
-  const gateways = await Promise.all(Array.from({ length: processes }, () => startGateway(scope, { config })));
-  for (const { pid } of gateways) pin(pid, 'measured');
-  const end = async (): Promise<void> => {
-    for (const one of ends.reverse()) await one();
-  };
-  return { gateways, upstream, redis, end };
-}
+const startOver = (gateways: number) => startStage({ routes: ROUTES, gateways, store: 'redis' });
 
 /** What gateways and Redis have used since the beginning. */
 type Used = {
@@ -79,7 +52,7 @@ type Used = {
 };
 
 async function usedOf({ gateways, redis }: Stage): Promise<Used> {
-  const info = String(await redis.command('INFO', 'everything'));
+  const info = String(await redis?.command('INFO', 'everything'));
   const number = (name: string) => Number(new RegExp(`^${name}:([\\d.]+)`, 'm').exec(info)?.[1] ?? 0);
   // What a script calls is not a command of its own on the wire.
   const sent = [
@@ -102,16 +75,11 @@ function difference(after: Used, before: Used): Used {
   };
 }
 
-async function connected(gateways: readonly Gateway[], count: number): Promise<BareClient[]> {
-  const clients: BareClient[] = [];
-  while (clients.length < count) {
-    const some = Array.from({ length: Math.min(500, count - clients.length) }, (_, i) => {
-      return new BareClient(gateways[(clients.length + i) % gateways.length]!.url);
-    });
-    await Promise.all(some.map((client) => client.connected()));
-    clients.push(...some);
-  }
-  return clients;
+/** As many clients, over all gateways in turn. */
+async function connected({ gateways }: Stage, count: number): Promise<BareClient[]> {
+  const shares = gateways.map((_, i) => Math.floor((count + i) / gateways.length)).reverse();
+  const all = await Promise.all(gateways.map(({ url }, i) => connectedClients(url, shares[i] as number)));
+  return all.flat();
 }
 
 type Burst = Used & {
@@ -136,12 +104,8 @@ async function burst(stage: Stage, clients: readonly BareClient[], path: string,
     client.firstAtMs = null;
     if (i > 0) client.get(path);
   }
-  const joined = async () => {
-    const waiting = await Promise.all(gateways.map(async (gateway) => (await gateway.metrics()).text));
-    return waiting.length === gateways.length;
-  };
-  // All have been read once the admin listener, which the same event loop serves, has answered behind them.
-  for (let turn = 0; turn < 3; turn += 1) await joined();
+  // All have been read once requests behind them have been answered.
+  for (const gateway of gateways) await gateway.caughtUp();
   const waitingKiB = ((resident() - idleMiB) * 1_024) / clients.length;
   held.release();
   await call.over;
@@ -182,10 +146,10 @@ async function byFollowers(): Promise<void> {
   const series: { followers: number; processes: number; burst: Burst }[] = [];
   for (const processes of [1, 2]) {
     for (const followers of FOLLOWERS) {
-      const stage = await startStage(processes);
-      const clients = await connected(stage.gateways, followers + 1);
+      const stage = await startOver(processes);
+      const clients = await connected(stage, followers + 1);
       series.push({ followers, processes, burst: await bursts(stage, clients, `f${followers}`, 1_024) });
-      for (const { socket } of clients) socket.destroy();
+      endAll(clients);
       await stage.end();
     }
   }
@@ -244,8 +208,8 @@ async function byKeys(): Promise<void> {
     redisUs: number;
     mib: number;
   }[] = [];
-  const stage = await startStage(1);
-  const url = `${stage.gateways[0]!.url}/distinct`;
+  const stage = await startOver(1);
+  const url = `${stage.gateways[0].url}/distinct`;
   await load(url, SECONDS, 'distinct');
   for (const connections of CONNECTIONS) {
     const before = await usedOf(stage);
@@ -257,7 +221,7 @@ async function byKeys(): Promise<void> {
       cpuUs: (used.cpuMs * 1_000) / requests,
       commands: used.commands / requests,
       redisUs: (used.redisCpuMs * 1_000) / requests,
-      mib: memoryOf(stage.gateways[0]!.pid).nowMiB,
+      mib: memoryOf(stage.gateways[0].pid).nowMiB,
     });
   }
   await stage.end();
@@ -301,10 +265,10 @@ async function byKeys(): Promise<void> {
 async function byProcesses(): Promise<void> {
   const rows: { processes: number; burst: Burst }[] = [];
   for (const processes of PROCESSES) {
-    const stage = await startStage(processes);
-    const clients = await connected(stage.gateways, 1_000);
+    const stage = await startOver(processes);
+    const clients = await connected(stage, 1_000);
     rows.push({ processes, burst: await bursts(stage, clients, `p${processes}`, 1_024) });
-    for (const { socket } of clients) socket.destroy();
+    endAll(clients);
     await stage.end();
   }
   written('processes-redis.svg', {
@@ -334,10 +298,10 @@ async function byProcesses(): Promise<void> {
 async function bySize(): Promise<void> {
   const rows: { kib: number; burst: Burst }[] = [];
   for (const kib of SIZES_KIB) {
-    const stage = await startStage(2);
-    const clients = await connected(stage.gateways, 40);
+    const stage = await startOver(2);
+    const clients = await connected(stage, 40);
     rows.push({ kib, burst: await bursts(stage, clients, `s${kib}`, kib * 1_024) });
-    for (const { socket } of clients) socket.destroy();
+    endAll(clients);
     await stage.end();
   }
   const x = { x: 'response, KiB', xScale: 'log' } as const;
