@@ -23,11 +23,16 @@ export function wrkProgram(): Promise<Program> {
 }
 
 /** Loads the URL for so many seconds; answers how many requests were answered. Every answer must be a 2xx. */
-export async function load(url: string, seconds: number, keys: 'one' | 'distinct' = 'one'): Promise<number> {
+export async function load(
+  url: string,
+  seconds: number,
+  keys: 'one' | 'distinct' = 'one',
+  connections = CONNECTIONS,
+): Promise<number> {
   const { path, env } = await wrkProgram();
   const script = keys === 'one' ? [] : ['-s', scriptOfDistinct()];
   const fields = FIELDS.flatMap((field) => ['-H', field]);
-  const args = ['-t1', `-c${CONNECTIONS}`, `-d${seconds}s`, '--timeout', '20s', ...fields, ...script, url];
+  const args = ['-t1', `-c${connections}`, `-d${seconds}s`, '--timeout', '20s', ...fields, ...script, url];
   const { stdout } = await run(path, args, { env });
   const fault = /^\s*(Non-2xx.*|Socket errors.*)$/m.exec(stdout)?.[1];
   if (fault !== undefined) throw new Error(`${url}: ${fault}`);
