@@ -5,15 +5,17 @@
  *     npm run bench:scaling
  *
  * The upstream and the clients are this process, on a core of their own; gateways have the other one. CPU is that of the
- * gateways alone.
+ * gateways alone. What it costs to know that all followers wait is measured by itself and taken off.
  */
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { Redis } from 'ioredis';
 import { type BareClient, connectedClients, endAll } from './bare-client.js';
-import { cpuMsOf, memoryOf, pin } from './cores.js';
+import { memoryOf, pin, threadsMsOf } from './cores.js';
 import { median, tableText } from './figures.js';
 import { type Plot, plotText } from './plot.js';
+import { SentCommands } from './sent-commands.js';
 import { type Stage, startStage } from './stage.js';
 import { load } from './wrk.js';
 
@@ -21,8 +23,15 @@ const FOLLOWERS = [1, 10, 100, 1_000, 10_000];
 const CONNECTIONS = [1, 4, 16, 64, 256];
 const PROCESSES = [1, 2, 3, 4];
 const SIZES_KIB = [1, 16, 64, 256, 1_024, 4_096, 8_192];
-const ROUNDS = 5;
+/** A measurement has so many requests at least, and so many flights. */
+const LEAST_REQUESTS = 2_000;
+const LEAST_FLIGHTS = 5;
+const MOST_FLIGHTS = 100;
+const CATCH_UPS = 50;
+/** Commands are counted by having Redis tell of each, which costs it more than they do: in flights of their own. */
+const COUNTED_FLIGHTS = 3;
 const SECONDS = 4;
+const WARM_S = 3;
 const OUT = new URL('../../docs/scaling/', import.meta.url);
 
 const ROUTES = `
@@ -41,12 +50,18 @@ const ROUTES = `
     key: [ { request: path } ]
     identity: public`;
 
-const startOver = (gateways: number) => startStage({ routes: ROUTES, gateways, store: 'redis' });
+/** Gateways that have run for a while: nobody is to be measured in the state in which he starts. */
+async function startOver(gateways: number): Promise<Stage> {
+  const stage = await startStage({ routes: ROUTES, gateways, store: 'redis' });
+  for (const { url } of stage.gateways) await load(`${url}/distinct`, WARM_S, 'distinct');
+  return stage;
+}
 
 /** What gateways and Redis have used since the beginning. */
 type Used = {
   readonly cpuMs: number;
-  readonly commands: number;
+  /** Scripts that were called for: nearly all that is sent. */
+  readonly scripts: number;
   readonly redisCpuMs: number;
   readonly redisBytes: number;
 };
@@ -54,13 +69,9 @@ type Used = {
 async function usedOf({ gateways, redis }: Stage): Promise<Used> {
   const info = String(await redis?.command('INFO', 'everything'));
   const number = (name: string) => Number(new RegExp(`^${name}:([\\d.]+)`, 'm').exec(info)?.[1] ?? 0);
-  // What a script calls is not a command of its own on the wire.
-  const sent = [
-    ...info.matchAll(/^cmdstat_(evalsha|eval|get|getdel|publish|ping|hget|hgetall|script)[^:]*:calls=(\d+)/gm),
-  ];
   return {
-    cpuMs: gateways.reduce((sum, { pid }) => sum + cpuMsOf(pid), 0),
-    commands: sent.reduce((sum, [, , calls]) => sum + Number(calls), 0),
+    cpuMs: gateways.reduce((sum, { pid }) => sum + threadsMsOf(pid), 0),
+    scripts: Number(/^cmdstat_evalsha:calls=(\d+)/m.exec(info)?.[1] ?? 0),
     redisCpuMs: (number('used_cpu_user') + number('used_cpu_sys')) * 1_000,
     redisBytes: number('total_net_output_bytes') + number('total_net_input_bytes'),
   };
@@ -69,7 +80,7 @@ async function usedOf({ gateways, redis }: Stage): Promise<Used> {
 function difference(after: Used, before: Used): Used {
   return {
     cpuMs: after.cpuMs - before.cpuMs,
-    commands: after.commands - before.commands,
+    scripts: after.scripts - before.scripts,
     redisCpuMs: after.redisCpuMs - before.redisCpuMs,
     redisBytes: after.redisBytes - before.redisBytes,
   };
@@ -82,11 +93,19 @@ async function connected({ gateways }: Stage, count: number): Promise<BareClient
   return all.flat();
 }
 
-type Burst = Used & {
+type Burst = {
   /** What the followers cost while they wait. */
   readonly waitingKiB: number;
   /** From the upstream's answer to the last follower's first byte. */
   readonly lastMs: number;
+};
+
+type Flights = Burst & {
+  /** Of one flight. */
+  readonly cpuMs: number;
+  readonly commands: number;
+  readonly redisCpuMs: number;
+  readonly redisBytes: number;
   readonly peakMiB: number;
 };
 
@@ -96,7 +115,6 @@ async function burst(stage: Stage, clients: readonly BareClient[], path: string,
   const resident = () => gateways.reduce((sum, { pid }) => sum + memoryOf(pid).nowMiB, 0);
   const held = upstream.holds(path, { content: Buffer.alloc(bytes, 'x') });
   const idleMiB = resident();
-  const before = await usedOf(stage);
   clients[0]!.get(path);
   const call = await held.arrived(1);
   for (const [i, client] of clients.entries()) {
@@ -104,36 +122,66 @@ async function burst(stage: Stage, clients: readonly BareClient[], path: string,
     client.firstAtMs = null;
     if (i > 0) client.get(path);
   }
-  // All have been read once requests behind them have been answered.
-  for (const gateway of gateways) await gateway.caughtUp();
+  await catchUp(stage);
   const waitingKiB = ((resident() - idleMiB) * 1_024) / clients.length;
   held.release();
   await call.over;
   const answeredAtMs = performance.now();
   while (clients.some((client) => client.bytes < bytes)) await new Promise((resolve) => setTimeout(resolve, 5));
-  const used = difference(await usedOf(stage), before);
   if (upstream.count(path) !== 1) throw new Error(`${path}: ${upstream.count(path)} upstream calls`);
   const lastMs = Math.max(...clients.map(({ firstAtMs }) => firstAtMs ?? 0)) - answeredAtMs;
-  const peakMiB = gateways.reduce((sum, { pid }) => sum + memoryOf(pid).peakMiB, 0);
-  return { ...used, waitingKiB, lastMs, peakMiB };
+  return { waitingKiB, lastMs };
 }
 
-/** The middle of some bursts behind one that warms up. */
-async function bursts(stage: Stage, clients: readonly BareClient[], name: string, bytes: number): Promise<Burst> {
-  const all: Burst[] = [];
-  for (let round = 0; round <= ROUNDS; round += 1)
-    all.push(await burst(stage, clients, `/hot/${name}-${round}`, bytes));
-  const [first, ...rest] = all as [Burst, ...Burst[]];
-  const middle = (of: (burst: Burst) => number) => median(rest.map(of));
+/** All have been read once requests behind them have been answered. */
+async function catchUp({ gateways }: Stage): Promise<void> {
+  for (const gateway of gateways) await gateway.caughtUp();
+}
+
+/** What is used by work that is done so many times, each time. */
+async function usedBy(stage: Stage, times: number, work: (time: number) => Promise<void>) {
+  const before = await usedOf(stage);
+  for (let time = 0; time < times; time += 1) await work(time);
+  const { cpuMs, redisCpuMs, redisBytes } = difference(await usedOf(stage), before);
+  return { cpuMs: cpuMs / times, redisCpuMs: redisCpuMs / times, redisBytes: redisBytes / times };
+}
+
+/** Commands that Redis is sent by work that is done so many times, each time. */
+async function commandsOf({ redis }: Stage, times: number, work: (time: number) => Promise<void>): Promise<number> {
+  const client = new Redis(redis!.url);
+  const sent = await SentCommands.watch(client);
+  for (let time = 0; time < times; time += 1) await work(time);
+  // What Redis tells of the last ones may still be on its way.
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  sent.end();
+  client.disconnect();
+  return sent.count / times;
+}
+
+/** Some flights, behind some that warm up. */
+async function bursts(stage: Stage, clients: readonly BareClient[], name: string, bytes: number): Promise<Flights> {
+  const flights = Math.min(MOST_FLIGHTS, Math.max(LEAST_FLIGHTS, Math.ceil(LEAST_REQUESTS / clients.length)));
+  // Later ones find the memory that the first one has taken.
+  const { waitingKiB } = await burst(stage, clients, `/hot/${name}-first`, bytes);
+  for (let i = 0; i < flights / 2; i += 1) await burst(stage, clients, `/hot/${name}-warm-${i}`, bytes);
+  await usedBy(stage, CATCH_UPS, () => catchUp(stage));
+  const beside = await usedBy(stage, CATCH_UPS, () => catchUp(stage));
+  const lastMs: number[] = [];
+  const all = await usedBy(stage, flights, async (i) => {
+    lastMs.push((await burst(stage, clients, `/hot/${name}-${i}`, bytes)).lastMs);
+  });
+  const commandsBeside = await commandsOf(stage, COUNTED_FLIGHTS, () => catchUp(stage));
+  const commands = await commandsOf(stage, COUNTED_FLIGHTS, async (i) => {
+    await burst(stage, clients, `/hot/${name}-counted-${i}`, bytes);
+  });
   return {
-    cpuMs: middle(({ cpuMs }) => cpuMs),
-    commands: middle(({ commands }) => commands),
-    redisCpuMs: middle(({ redisCpuMs }) => redisCpuMs),
-    redisBytes: middle(({ redisBytes }) => redisBytes),
-    // Later ones find the memory that the first one has taken.
-    waitingKiB: first.waitingKiB,
-    lastMs: middle(({ lastMs }) => lastMs),
-    peakMiB: Math.max(...all.map(({ peakMiB }) => peakMiB)),
+    cpuMs: Math.max(0, all.cpuMs - beside.cpuMs),
+    commands: commands - commandsBeside,
+    redisCpuMs: Math.max(0, all.redisCpuMs - beside.redisCpuMs),
+    redisBytes: Math.max(0, all.redisBytes - beside.redisBytes),
+    waitingKiB,
+    lastMs: median(lastMs),
+    peakMiB: stage.gateways.reduce((sum, { pid }) => sum + memoryOf(pid).peakMiB, 0),
   };
 }
 
@@ -143,7 +191,7 @@ function written(file: string, plot: Plot): void {
 }
 
 async function byFollowers(): Promise<void> {
-  const series: { followers: number; processes: number; burst: Burst }[] = [];
+  const series: { followers: number; processes: number; burst: Flights }[] = [];
   for (const processes of [1, 2]) {
     for (const followers of FOLLOWERS) {
       const stage = await startOver(processes);
@@ -153,7 +201,7 @@ async function byFollowers(): Promise<void> {
       await stage.end();
     }
   }
-  const lines = (of: (burst: Burst, followers: number) => number) =>
+  const lines = (of: (burst: Flights, followers: number) => number) =>
     [1, 2].map((processes) => ({
       name: processes === 1 ? '1 process' : `${processes} processes`,
       points: series
@@ -166,7 +214,7 @@ async function byFollowers(): Promise<void> {
     title: 'CPU per request of a burst, 1 KiB',
     y: 'µs',
     yScale: 'log',
-    lines: lines(({ cpuMs }, followers) => Math.max(1, (cpuMs * 1_000) / (followers + 1))),
+    lines: lines(({ cpuMs }, followers) => (cpuMs * 1_000) / (followers + 1)),
   });
   written('followers-redis.svg', {
     ...x,
@@ -178,7 +226,7 @@ async function byFollowers(): Promise<void> {
   console.log(
     tableText({
       title: 'Followers of one key',
-      note: `1 KiB. Medians of ${ROUNDS} bursts.`,
+      note: '1 KiB, a new connection to nobody: all are open before.',
       head: [
         'processes',
         'followers',
@@ -191,7 +239,7 @@ async function byFollowers(): Promise<void> {
         String(processes),
         String(followers),
         ((cpuMs * 1_000) / (followers + 1)).toFixed(0),
-        String(commands),
+        commands.toFixed(1),
         followers < 1_000 ? '–' : waitingKiB.toFixed(1),
         lastMs.toFixed(1),
       ]),
@@ -210,7 +258,6 @@ async function byKeys(): Promise<void> {
   }[] = [];
   const stage = await startOver(1);
   const url = `${stage.gateways[0].url}/distinct`;
-  await load(url, SECONDS, 'distinct');
   for (const connections of CONNECTIONS) {
     const before = await usedOf(stage);
     const requests = await load(url, SECONDS, 'distinct', connections);
@@ -219,7 +266,7 @@ async function byKeys(): Promise<void> {
       connections,
       perSecond: requests / SECONDS,
       cpuUs: (used.cpuMs * 1_000) / requests,
-      commands: used.commands / requests,
+      commands: used.scripts / requests,
       redisUs: (used.redisCpuMs * 1_000) / requests,
       mib: memoryOf(stage.gateways[0].pid).nowMiB,
     });
@@ -263,7 +310,7 @@ async function byKeys(): Promise<void> {
 }
 
 async function byProcesses(): Promise<void> {
-  const rows: { processes: number; burst: Burst }[] = [];
+  const rows: { processes: number; burst: Flights }[] = [];
   for (const processes of PROCESSES) {
     const stage = await startOver(processes);
     const clients = await connected(stage, 1_000);
@@ -286,7 +333,7 @@ async function byProcesses(): Promise<void> {
       head: ['processes', 'Redis commands', 'CPU per request, µs', 'Redis CPU per flight, ms', 'last answer after, ms'],
       rows: rows.map(({ processes, burst: { commands, cpuMs, redisCpuMs, lastMs } }) => [
         String(processes),
-        String(commands),
+        commands.toFixed(1),
         cpuMs.toFixed(0),
         redisCpuMs.toFixed(2),
         lastMs.toFixed(1),
@@ -296,7 +343,7 @@ async function byProcesses(): Promise<void> {
 }
 
 async function bySize(): Promise<void> {
-  const rows: { kib: number; burst: Burst }[] = [];
+  const rows: { kib: number; burst: Flights }[] = [];
   for (const kib of SIZES_KIB) {
     const stage = await startOver(2);
     const clients = await connected(stage, 40);
@@ -336,7 +383,7 @@ async function bySize(): Promise<void> {
       rows: rows.map(({ kib, burst: { cpuMs, commands, redisBytes, peakMiB, lastMs } }) => [
         String(kib),
         (cpuMs / 40).toFixed(2),
-        String(commands),
+        commands.toFixed(1),
         (redisBytes / 1_024).toFixed(0),
         (peakMiB / 2).toFixed(0),
         lastMs.toFixed(1),

@@ -11,6 +11,7 @@ import { allCaughtUp } from '../test/support/gateway.js';
 import { allHave, connectedClients, endAll } from './bare-client.js';
 import type { BenchOptions } from './bench-options.js';
 import { atMost, type Findings, median, quantile } from './figures.js';
+import { SentCommands } from './sent-commands.js';
 import { type Stage, startStage } from './stage.js';
 
 const FOLLOWERS = 50;
@@ -118,13 +119,9 @@ async function commandsOf(stage: Stage, client: Redis, followers: number, proces
 
 /** How many commands Redis is sent meanwhile. */
 async function sentDuring(client: Redis, work: () => Promise<unknown>): Promise<number> {
-  const monitor = await client.monitor();
-  let sent = 0;
-  monitor.on('monitor', (_time: string, _words: string[], source: string) => {
-    if (source !== 'lua') sent += 1;
-  });
+  const sent = await SentCommands.watch(client);
   await work();
   await sleep(IDLE_MS);
-  monitor.disconnect();
-  return sent;
+  sent.end();
+  return sent.count;
 }
