@@ -21,6 +21,7 @@ import { pass } from './pass.js';
 import { peers } from './peers.js';
 import { startUp } from './start.js';
 import { startUpstreamProgram } from './upstream.js';
+import { volume } from './volume.js';
 import { wakeUp } from './wake-up.js';
 
 const MEASUREMENTS: Readonly<Record<string, (options: BenchOptions) => Promise<Findings>>> = {
@@ -28,6 +29,7 @@ const MEASUREMENTS: Readonly<Record<string, (options: BenchOptions) => Promise<F
   distinct,
   'json-key': jsonKey,
   'large-response': largeResponse,
+  volume,
   followers,
   'wake-up': wakeUp,
   burst,

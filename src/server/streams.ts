@@ -2,8 +2,8 @@
  * HTTP/2 on connections that have agreed on it: each stream becomes a request and a response of its own.
  *
  * Invariants: a connection is ended by GOAWAY, and its streams may end first, whenever it is the gateway's wish; no client
- * has more streams than it was granted, nor more resets, pings and settings than an honest one needs; a connection that
- * takes nothing is closed.
+ * has more streams than it was granted, nor more resets, pings and settings than an honest one needs, nor sends much that is
+ * neither fields nor content; a connection that takes nothing is closed.
  */
 
 import { constants, createServer, type Http2Server, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
@@ -27,6 +27,21 @@ const LINE_COST_BYTES = 32;
 /** Streams that a client may reset at once, and a second: one that opens and resets them in a row makes others work for nothing. */
 const RESET_BURST = 200;
 const RESETS_PER_SECOND = 20;
+/** Pings and settings, each of which has to be answered. */
+const ANSWERED_BURST = 1_000;
+const ANSWERED_PER_SECOND = 100;
+/**
+ * What a client may send that is neither fields nor content, at once and a second: windows, priorities, heads of frames,
+ * frames that nobody knows. Node tells of none of them, so that bytes are counted. Content that is not read yet, and what
+ * was on its way to streams that have ended, is not known as content: the burst has room for it.
+ */
+const BESIDE_BURST_BYTES = 16 * 1_048_576;
+const BESIDE_BYTES_PER_SECOND = 65_536;
+/** What goes with one stream: the frames that every one has, and content that nobody reads any more. */
+const BESIDE_STREAM_BYTES = STREAM_WINDOW_BYTES + 1_024;
+/** Windows are opened for what was sent, and content has heads of frames: so much for each byte of either. */
+const BESIDE_SHARE = 1 / 8;
+const LOOK_EVERY_MS = 500;
 /** Frames that break the rules, and streams that are refused, until the connection ends. */
 const MOST_INVALID = 100;
 
@@ -40,8 +55,8 @@ export type StreamsOptions = {
 export class Streams {
   readonly #options: StreamsOptions;
   readonly #server: Http2Server;
-  /** Connections, and how many streams each has open. */
-  readonly #sessions = new Map<ServerHttp2Session, number>();
+  readonly #sessions = new Map<ServerHttp2Session, Spoken>();
+  #looking: NodeJS.Timeout | null = null;
   #onNone: (() => void) | null = null;
 
   constructor(options: StreamsOptions) {
@@ -73,8 +88,8 @@ export class Streams {
 
   /** Ends a connection that has no streams; false when there is none. */
   closeIdle(): boolean {
-    for (const [session, streams] of this.#sessions) {
-      if (streams > 0) continue;
+    for (const [session, { streams }] of this.#sessions) {
+      if (streams.size > 0) continue;
       this.#sessions.delete(session);
       session.destroy();
       return true;
@@ -93,27 +108,43 @@ export class Streams {
 
   #onSession(session: ServerHttp2Session, socket: Socket, peer: Peer): void {
     const { limits, slow } = this.#options;
-    this.#sessions.set(session, 0);
+    const spoken = new Spoken(socket);
+    this.#sessions.set(session, spoken);
+    this.#looking ??= setInterval(() => this.#look(), LOOK_EVERY_MS).unref();
     session.setLocalWindowSize(CONNECTION_WINDOW_BYTES);
     const ofConnection = new Unread(socket, session);
     slow.watch(ofConnection);
     const resets = new Allowance(RESET_BURST, RESETS_PER_SECOND);
     session.on('stream', (stream: ServerHttp2Stream, _headers: unknown, _flags: number, fields: string[]) => {
-      this.#onStream(session, stream, fields, socket, peer, resets);
+      this.#onStream(session, spoken, stream, fields, socket, peer, resets);
     });
+    const answered = new Allowance(ANSWERED_BURST, ANSWERED_PER_SECOND);
+    const onAnswered = () => {
+      if (!answered.take()) calm(session);
+    };
+    session.on('ping', onAnswered);
+    session.on('remoteSettings', onAnswered);
     // Until its first request a client has the time that fields have, and between two that of an idle connection.
     session.setTimeout(limits.fieldsTimeoutMs, () => {
-      if (this.#sessions.get(session) === 0) session.close();
+      if (spoken.streams.size === 0) session.close();
     });
     session.once('close', () => {
       slow.forget(ofConnection);
       this.#sessions.delete(session);
-      if (this.#sessions.size === 0) this.#onNone?.();
+      if (this.#sessions.size > 0) return;
+      if (this.#looking !== null) clearInterval(this.#looking);
+      this.#looking = null;
+      this.#onNone?.();
     });
+  }
+
+  #look(): void {
+    for (const [session, spoken] of this.#sessions) if (spoken.isFlood()) calm(session);
   }
 
   #onStream(
     session: ServerHttp2Session,
+    spoken: Spoken,
     stream: ServerHttp2Stream,
     fields: readonly string[],
     socket: Socket,
@@ -122,25 +153,61 @@ export class Streams {
   ): void {
     const { slow, limits, onRequest } = this.#options;
     session.setTimeout(limits.keepAliveTimeoutMs);
-    this.#count(session, 1);
     const req = new StreamRequest(stream, fields, socket);
     const res = new StreamResponse(stream, req);
+    const said = { req, res };
+    spoken.streams.add(said);
     const caller = onRequest(req, res, peer);
     const dealing = new StreamDealing(caller, req, res);
     slow.watch(dealing);
     stream.once('close', () => {
       slow.forget(dealing);
-      this.#count(session, -1);
+      spoken.ended(said);
       const isReset = !res.writableFinished && stream.rstCode !== constants.NGHTTP2_INTERNAL_ERROR;
-      if (isReset && !resets.take() && !session.destroyed)
-        session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM);
+      if (isReset && !resets.take()) calm(session);
     });
   }
+}
 
-  #count(session: ServerHttp2Session, change: 1 | -1): void {
-    const open = this.#sessions.get(session);
-    if (open !== undefined) this.#sessions.set(session, open + change);
+function calm(session: ServerHttp2Session): void {
+  // Without an error the code would not be told.
+  if (!session.destroyed) session.destroy(new Error('a flood of frames'), constants.NGHTTP2_ENHANCE_YOUR_CALM);
+}
+
+type Said = { readonly req: StreamRequest; readonly res: StreamResponse };
+
+/** What a client has sent on a connection, and what for. */
+class Spoken {
+  /** Those that are open. */
+  readonly streams = new Set<Said>();
+  readonly #socket: Socket;
+  readonly #beside = new Allowance(BESIDE_BURST_BYTES, BESIDE_BYTES_PER_SECOND);
+  /** What the streams that have ended account for. */
+  #endedBytes = 0;
+  /** What was neither fields nor content when that was last looked at. */
+  #besideBytes = 0;
+
+  constructor(socket: Socket) {
+    this.#socket = socket;
   }
+
+  ended(stream: Said): void {
+    if (this.streams.delete(stream)) this.#endedBytes += BESIDE_STREAM_BYTES + accountedBytes(stream);
+  }
+
+  /** Whether more than is called for has come beside fields and content. */
+  isFlood(): boolean {
+    let besideBytes = this.#socket.bytesRead - this.#endedBytes;
+    for (const stream of this.streams) besideBytes -= accountedBytes(stream);
+    const more = besideBytes - this.#besideBytes;
+    this.#besideBytes = besideBytes;
+    return !this.#beside.take(more);
+  }
+}
+
+function accountedBytes({ req, res }: Said): number {
+  // Coding may make fields longer, though not twice as long.
+  return 2 * req.fieldBytes + req.receivedBytes + BESIDE_SHARE * (req.receivedBytes + res.takenBytes);
 }
 
 /** So many at once, and so many more with each second. */
@@ -156,12 +223,12 @@ class Allowance {
     this.#left = burst;
   }
 
-  take(): boolean {
+  take(amount = 1): boolean {
     const nowMs = performance.now();
     this.#left = Math.min(this.#burst, this.#left + ((nowMs - this.#atMs) / 1_000) * this.#perSecond);
     this.#atMs = nowMs;
-    if (this.#left < 1) return false;
-    this.#left -= 1;
+    if (this.#left < amount) return false;
+    this.#left -= amount;
     return true;
   }
 }
