@@ -42,6 +42,7 @@ export type ScriptedRedis = Scripted &
     | 'on'
     | 'ping'
     | 'pipeline'
+    | 'publish'
     | 'scan'
     | 'subscribe'
     | 'unlink'

@@ -5,6 +5,7 @@
 import type { EventEmitter } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { validate } from '../../src/cli/validate.js';
 import { loadConfig } from '../../src/config/load.js';
@@ -18,7 +19,8 @@ import { configOf, startGateway } from '../support/gateway.js';
 import { freePort } from '../support/ports.js';
 import { accessTo, type RedisServer, startRedis } from '../support/redis.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
-import { lead, newKey } from './contract.js';
+import { claim, follow, lead, newKey, responseWith, settled } from './contract.js';
+import { giveBack, placeIn, turnAtOnce, turnOf } from './queue-contract.js';
 
 t.setTimeout(120_000);
 
@@ -29,6 +31,9 @@ async function started(t: Test, ...args: Parameters<typeof startRedis>): Promise
   t.teardown(() => server.stop());
   return server;
 }
+
+const isOfPushes = (fields: object): boolean => (fields as { connection?: string }).connection === 'pushes';
+const statsOf = async (server: RedisServer): Promise<string> => String(await server.command('INFO', 'commandstats'));
 
 let files = 0;
 const directory = t.testdir({ password: `${PASSWORD}\n`, wrong: 'se/cret:wr0ng' });
@@ -144,6 +149,67 @@ t.test('a user whose password is in a file, with no more rights than are needed'
   }
 });
 
+t.test('a user without its channels: it is told once, tried again ever later, and polls do for pushes', async (t) => {
+  const server = await started(t);
+  const rights = ['~oneflight:*', '+@all', '-@admin', '-@dangerous', '+info', '+config|get'];
+  await server.command('ACL', 'SETUSER', 'gate', 'on', '>pw', 'resetchannels', ...rights);
+  const at = `url: "redis://gate:pw@127.0.0.1:${server.port}"`;
+  const { store, told } = await opened(t, at);
+  await sleep(700);
+  const connects = told.filter(({ message, fields }) => message === 'store connected' && isOfPushes(fields));
+  t.equal(connects.length, 1, 'the connection is kept');
+  const warned = () => told.filter(({ level, message }) => level === 'warn' && /channels/.test(message));
+  t.match(warned(), [{ fields: { connection: 'pushes', channels: 'oneflight:p:*', error: /NOPERM/ } }]);
+  t.equal(warned().length, 1);
+  const refusals = Number(/cmdstat_subscribe:.*rejected_calls=(\d+)/.exec(await statsOf(server))?.[1]);
+  t.ok(refusals >= 2 && refusals <= 6, `refused ${refusals} times`);
+
+  const lease = await lead(store, { key: newKey() });
+  const { store: other } = await opened(t, at);
+  const wait = settled(other, await follow(other, { key: lease.key }), 5_000, 100);
+  t.equal(
+    await store.complete(lease, responseWith(Buffer.from('x')), 9_000),
+    'held',
+    'a wake-up that is refused is no failure',
+  );
+  t.equal((await wait).kind, 'response');
+  const freed = await lead(store, { key: newKey() });
+  const again = settled(other, await follow(other, { key: freed.key }), 5_000, 100);
+  t.equal(await store.release(freed, { unlessAwaited: false }), 'held');
+  t.equal((await again).kind, 'failed');
+  const turn = await turnAtOnce(store, { key: newKey() });
+  const place = await placeIn(other, { key: turn.lease.key });
+  await giveBack(store, turn);
+  t.ok(await turnOf(other, place, 5_000, 100));
+
+  const looked = await validated(at);
+  t.match(looked, { code: 0, stderr: '' });
+  t.match(looked.stdout, /^store: warning: .*channels.*oneflight:p:\*/m);
+  await server.command('ACL', 'SETUSER', 'gate', '&oneflight:p:*');
+  await eventually('it is heard again', () => told.some(({ message }) => message === 'store pushes are heard'));
+  const late = await lead(other, { key: newKey() });
+  const pushed = settled(store, await follow(store, { key: late.key }), 5_000, 4_000);
+  const began = performance.now();
+  await other.complete(late, responseWith(Buffer.from('x')), 0);
+  await pushed;
+  t.ok(performance.now() - began < 2_000, 'by a push');
+  t.equal(warned().length, 1);
+  t.notMatch((await validated(at)).stdout, /channels/);
+});
+
+t.test('a right that is missed half-way: the claim may have been made, and is given back', async (t) => {
+  const server = await started(t);
+  await server.command('ACL', 'SETUSER', 'gate', 'on', '>pw', '~*', '&*', '+@all', '-pexpire', '-pexpireat');
+  const { store } = await opened(t, `url: "redis://gate:pw@127.0.0.1:${server.port}"`);
+  const key = newKey();
+  await t.rejects(lead(store, { key }), {
+    name: 'StoreUnavailable',
+    message: /user executing the script|ACL failure in script/,
+  });
+  const { store: whole } = await opened(t, `url: "redis://127.0.0.1:${server.port}"`);
+  await eventually('the key is free', async () => (await claim(whole, { key, join: false })).kind === 'leader');
+});
+
 t.test('the audit says what is guaranteed, and warns of what is not', async (t) => {
   const server = await started(t);
   const at = `url: "redis://127.0.0.1:${server.port}"`;
@@ -212,11 +278,12 @@ t.test('a server that is too old is told apart from one that only looks so', asy
   const server = (info: string) =>
     ({
       info: async () => info,
+      publish: async () => 0,
       config: async (_get: string, name: string) => [name, name === 'save' ? '3600 1' : '0'],
     }) as unknown as ScriptedRedis;
   const replication = 'role:master\r\nconnected_slaves:0\r\nredis_mode:standalone\r\nmaxmemory:0\r\n';
   const errorOf = async (versions: string) =>
-    auditOf([await look(server(`${versions}\r\n${replication}`))], 'single', 0).error;
+    auditOf([await look(server(`${versions}\r\n${replication}`), 'nobody')], 'single', 0).error;
   t.equal(await errorOf('redis_version:6.0.16'), 'Redis 6.0.16 is too old: 6.2 or newer is needed');
   t.equal(await errorOf('redis_version:5.9.1'), 'Redis 5.9.1 is too old: 6.2 or newer is needed');
   for (const version of ['redis_version:6.2.0', 'redis_version:7.0.15', 'redis_version:10.0.0']) {
