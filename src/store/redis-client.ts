@@ -34,6 +34,7 @@ export type ScriptedRedis = Scripted &
   Pick<
     Redis,
     | 'call'
+    | 'callBuffer'
     | 'cluster'
     | 'config'
     | 'hget'
@@ -66,6 +67,33 @@ const SCRIPTS = {
   oneflightQueue: { lua: lua('queue.lua'), numberOfKeys: 3 },
   oneflightStanding: { lua: lua('standing.lua'), numberOfKeys: 1 },
 };
+
+/** By the names of `Scripted`. */
+const WHOLE: ReadonlyMap<string, { readonly lua: string; readonly numberOfKeys: number }> = new Map(
+  Object.entries(SCRIPTS).map(([name, script]) => [`${name}Buffer`, script]),
+);
+
+/**
+ * The client for a question to a node to which a slot is on its way: ASKING goes before each command, and holds for that
+ * one alone. Scripts are sent whole. For one that the node does not know the client would come back with its text and
+ * without ASKING, and be sent away.
+ */
+export function askingOf(client: ScriptedRedis): ScriptedRedis {
+  return new Proxy(client, {
+    get(target, name) {
+      const value: unknown = Reflect.get(target, name);
+      if (typeof value !== 'function') return value;
+      const script = typeof name === 'string' ? WHOLE.get(name) : undefined;
+      return (...given: Argument[]): unknown => {
+        // One that fails is told by what follows.
+        target.call('ASKING').catch(() => {});
+        return script === undefined
+          ? Reflect.apply(value, target, given)
+          : target.callBuffer('EVAL', script.lua, script.numberOfKeys, ...given);
+      };
+    },
+  });
+}
 
 const CONNECT_MS = 2_000;
 const DISCONNECT_MS = 100;
