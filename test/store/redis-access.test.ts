@@ -2,10 +2,12 @@
 
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: the configuration's own syntax.
 
+import { execFile } from 'node:child_process';
 import type { EventEmitter } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
 import { validate } from '../../src/cli/validate.js';
 import { loadConfig } from '../../src/config/load.js';
@@ -18,6 +20,7 @@ import { eventually } from '../support/gate.js';
 import { configOf, startGateway } from '../support/gateway.js';
 import { freePort } from '../support/ports.js';
 import { accessTo, type RedisServer, startRedis } from '../support/redis.js';
+import { RedisCluster, startWatched } from '../support/redis-fleet.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { claim, follow, lead, newKey, responseWith, settled } from './contract.js';
 import { giveBack, placeIn, turnAtOnce, turnOf } from './queue-contract.js';
@@ -326,3 +329,74 @@ t.test('a fail-over that is told while the sentinels are asked for a place does 
   way.cut();
   await eventually('the connection is there', () => link.ready);
 });
+
+t.test(
+  'sentinels and servers that talk TLS with an authority of their own: a fail-over, and nobody without it',
+  async (t) => {
+    const watched = await startWatched(t, { tls: true });
+    const ca = `{ ca: "${tlsFile('ca.pem')}" }`;
+    const named = (ofServers: string, ofSentinels: string) =>
+      `sentinel: ${watched.yaml.replace(/ }$/, `, tls: ${ofSentinels} }`)}, tls: ${ofServers}`;
+    await fails(t, named(ca, '{}'), /certificate/);
+    await fails(t, named('{}', ca), /certificate/);
+    const [leader, follower] = [await opened(t, named(ca, ca)), await opened(t, named(ca, ca))];
+    await works(t, leader);
+    const lease = await lead(leader.store, { key: newKey() });
+    const wait = settled(follower.store, await follow(follower.store, { key: lease.key }), 25_000, 500);
+    await watched.replicated();
+    await watched.primary.kill();
+    watched.link.blackHole = true;
+    watched.link.cut();
+    const held = () =>
+      leader.store.renew(lease).then(
+        (answer) => answer === 'held',
+        () => false,
+      );
+    await eventually('the new primary has the flight', held, 20_000);
+    t.equal(await leader.store.complete(lease, responseWith(Buffer.from('x')), 9_000), 'held');
+    t.equal((await wait).kind, 'response');
+  },
+);
+
+t.test('a cluster that talks TLS, and a user with no more rights than are needed', async (t) => {
+  const cluster = await RedisCluster.start(t, { tls: true });
+  const rights = ['~oneflight:*', '&oneflight:*', '+@all', '-@admin', '-@dangerous', '+info', '+config|get'];
+  for (const node of cluster.all) {
+    await node.command('ACL', 'SETUSER', 'gate', 'on', '>pw', ...rights, '+cluster|slots', '+cluster|nodes');
+  }
+  const named = (tls: string, password = 'pw') =>
+    `cluster: ${cluster.yaml}, tls: ${tls}, username: gate, password: ${password}`;
+  const ca = `{ ca: "${tlsFile('ca.pem')}" }`;
+  const [leader, follower] = [await opened(t, named(ca)), await opened(t, named(ca))];
+  await works(t, leader);
+  for (let i = 0; i < 6; i += 1) {
+    const lease = await lead(leader.store, { key: newKey() });
+    const wait = settled(follower.store, await follow(follower.store, { key: lease.key }));
+    t.equal(await leader.store.complete(lease, responseWith(Buffer.from('x')), 0), 'held');
+    t.equal((await wait).kind, 'response');
+  }
+  t.notOk([...leader.told, ...follower.told].some(({ message }) => /refuse|failed/.test(message)));
+  await fails(t, named('{}'), /certificate/);
+  await fails(t, named(ca, 'wrong'), /WRONGPASS/);
+});
+
+t.test(
+  "the README's `validate --connect`, as a process: a good store, and an authority that is not the server's",
+  async (t) => {
+    const root = fileURLToPath(new URL('../../..', import.meta.url));
+    const readme = readFileSync(join(root, 'README.md'), 'utf8');
+    const [, words = ''] = /^node (dist\/src\/main\.js validate --connect)$/m.exec(readme) ?? [];
+    const server = await started(t, { tls: true });
+    const validateBy = (file: string) =>
+      new Promise<Validated>((resolve) => {
+        execFile(process.execPath, [...words.split(' '), '-c', file], { cwd: root }, (error, stdout, stderr) =>
+          resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr }),
+        );
+      });
+    const at = `url: "rediss://127.0.0.1:${server.tlsPort}"`;
+    const good = await validateBy(fileOf(`${at}, tls: { ca: "${tlsFile('ca.pem')}" }`));
+    t.match(good, { code: 0, stdout: /^store: (Redis|Valkey) \S+, one primary, 0 replicas: /m, stderr: '' });
+    const wrong = await validateBy(fileOf(`${at}, tls: { ca: "${tlsFile('one.pem')}" }`));
+    t.match(wrong, { code: 1, stderr: /^store: .*certificate/m });
+  },
+);
