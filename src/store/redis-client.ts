@@ -182,13 +182,27 @@ class HeardSentinelConnector extends SentinelConnector {
     const own = this as unknown as {
       connectToSentinel(at: unknown, options?: object): Redis;
       initFailoverDetector(): Promise<void>;
+      resolve(at: unknown): Promise<unknown>;
     };
+    let heard: Error | null = null;
     const toSentinel = own.connectToSentinel.bind(this);
     own.connectToSentinel = (at, more) => {
       const client = toSentinel(at, { ...more, Connector: HeardConnector });
       // A sentinel that is gone is tried again. The client would print each attempt on standard error.
-      client.on('error', () => {});
+      client.on('error', (error) => {
+        heard = error;
+      });
       return client;
+    };
+    const ask = own.resolve.bind(this);
+    // Why a connection could not be made (a certificate) is known to the connection alone.
+    own.resolve = async (at) => {
+      heard = null;
+      try {
+        return await ask(at);
+      } catch (error) {
+        throw heard ?? error;
+      }
     };
     const detect = own.initFailoverDetector.bind(this);
     // Of a connection that was given up meanwhile nobody would end the ones to the sentinels.
