@@ -1,12 +1,13 @@
 /**
  * What the servers of a store can promise: their version, and how they keep what they are told.
  *
- * Invariants: it only looks; what a server forbids to look at (managed ones do) is named as not looked at, and is no failure;
+ * Invariants: it only looks, and speaks where nobody listens; what a server forbids to look at (managed ones do) is named as not looked at, and is no failure;
  * of several primaries the weakest counts.
  */
 
 import type { RedisServers } from '../config/config.js';
 import type { ScriptedRedis } from './redis-client.js';
+import { isReply } from './redis-link.js';
 
 type Persistence = 'none' | 'snapshots' | 'append-only' | 'append-only-always';
 
@@ -23,6 +24,8 @@ type Facts = {
   readonly persistence: Persistence | null;
   readonly replicas: number | null;
   readonly minReplicas: number | null;
+  /** Why it passes no wake-ups on; null: it does. */
+  readonly silence: string | null;
 };
 
 export type AuditWarning = { readonly message: string; readonly fields: { readonly [name: string]: unknown } };
@@ -46,13 +49,14 @@ export type Audit = {
 /** The oldest version that has every command of the scripts. */
 const OLDEST = [6, 2] as const;
 
-/** Looks at one server. */
-export async function look(client: ScriptedRedis): Promise<Facts> {
-  const [info, save, fsync, minReplicas] = await Promise.all([
+/** Looks at one server. Nobody subscribes to the channel. */
+export async function look(client: ScriptedRedis, channel: string): Promise<Facts> {
+  const [info, save, fsync, minReplicas, silence] = await Promise.all([
     told(client.info()),
     told(client.config('GET', 'save')),
     told(client.config('GET', 'appendfsync')),
     told(client.config('GET', 'min-replicas-to-write')),
+    silenceOf(client.publish(channel, '')),
   ]);
   const text = typeof info === 'string' ? info : '';
   const field = (name: string): string | null => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(text)?.[1] ?? null;
@@ -71,13 +75,25 @@ export async function look(client: ScriptedRedis): Promise<Facts> {
     // Without CONFIG: INFO has this line only where the number is not zero.
     minReplicas:
       numberOf(settingOf(minReplicas)) ?? (info === null ? null : field('min_slaves_good_slaves') === null ? 0 : 1),
+    silence,
   };
+}
+
+/** Only a missing right counts: a sentinel has reasons of its own. */
+function silenceOf(reply: Promise<unknown>): Promise<string | null> {
+  return reply.then(
+    () => null,
+    (error: unknown) => {
+      if (!isReply(error)) throw error;
+      return error.message.startsWith('NOPERM') ? error.message : null;
+    },
+  );
 }
 
 /** The reply; null when the server refuses the command. */
 function told(reply: Promise<unknown>): Promise<unknown> {
   return reply.catch((error: unknown) => {
-    if (error instanceof Error && error.name === 'ReplyError') return null;
+    if (isReply(error)) return null;
     throw error;
   });
 }
@@ -176,6 +192,12 @@ function warningsOf(nodes: readonly Facts[], configured: RedisServers['kind'], w
         ? 'a restart of the store forgets every claim; set appendonly to yes'
         : 'a restart of the store forgets the claims since its last snapshot; set appendonly to yes';
     warnings.push({ message, fields: { persistence } });
+  }
+  const silence = nodes.find((node) => node.silence !== null)?.silence;
+  if (silence != null) {
+    const message =
+      'the store refuses PUBLISH to the gateway: nobody elsewhere is woken when a flight ends, polls do for it';
+    warnings.push({ message, fields: { error: silence } });
   }
   return warnings;
 }

@@ -34,6 +34,7 @@ export type ScriptedRedis = Scripted &
   Pick<
     Redis,
     | 'call'
+    | 'callBuffer'
     | 'cluster'
     | 'config'
     | 'hget'
@@ -42,6 +43,7 @@ export type ScriptedRedis = Scripted &
     | 'on'
     | 'ping'
     | 'pipeline'
+    | 'publish'
     | 'scan'
     | 'subscribe'
     | 'unlink'
@@ -65,6 +67,33 @@ const SCRIPTS = {
   oneflightQueue: { lua: lua('queue.lua'), numberOfKeys: 3 },
   oneflightStanding: { lua: lua('standing.lua'), numberOfKeys: 1 },
 };
+
+/** By the names of `Scripted`. */
+const WHOLE: ReadonlyMap<string, { readonly lua: string; readonly numberOfKeys: number }> = new Map(
+  Object.entries(SCRIPTS).map(([name, script]) => [`${name}Buffer`, script]),
+);
+
+/**
+ * The client for a question to a node to which a slot is on its way: ASKING goes before each command, and holds for that
+ * one alone. Scripts are sent whole. For one that the node does not know the client would come back with its text and
+ * without ASKING, and be sent away.
+ */
+export function askingOf(client: ScriptedRedis): ScriptedRedis {
+  return new Proxy(client, {
+    get(target, name) {
+      const value: unknown = Reflect.get(target, name);
+      if (typeof value !== 'function') return value;
+      const script = typeof name === 'string' ? WHOLE.get(name) : undefined;
+      return (...given: Argument[]): unknown => {
+        // One that fails is told by what follows.
+        target.call('ASKING').catch(() => {});
+        return script === undefined
+          ? Reflect.apply(value, target, given)
+          : target.callBuffer('EVAL', script.lua, script.numberOfKeys, ...given);
+      };
+    },
+  });
+}
 
 const CONNECT_MS = 2_000;
 const DISCONNECT_MS = 100;
@@ -153,13 +182,27 @@ class HeardSentinelConnector extends SentinelConnector {
     const own = this as unknown as {
       connectToSentinel(at: unknown, options?: object): Redis;
       initFailoverDetector(): Promise<void>;
+      resolve(at: unknown): Promise<unknown>;
     };
+    let heard: Error | null = null;
     const toSentinel = own.connectToSentinel.bind(this);
     own.connectToSentinel = (at, more) => {
       const client = toSentinel(at, { ...more, Connector: HeardConnector });
       // A sentinel that is gone is tried again. The client would print each attempt on standard error.
-      client.on('error', () => {});
+      client.on('error', (error) => {
+        heard = error;
+      });
       return client;
+    };
+    const ask = own.resolve.bind(this);
+    // Why a connection could not be made (a certificate) is known to the connection alone.
+    own.resolve = async (at) => {
+      heard = null;
+      try {
+        return await ask(at);
+      } catch (error) {
+        throw heard ?? error;
+      }
     };
     const detect = own.initFailoverDetector.bind(this);
     // Of a connection that was given up meanwhile nobody would end the ones to the sentinels.

@@ -11,7 +11,7 @@
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { HostPort } from '../config/config.js';
-import type { ScriptedRedis } from './redis-client.js';
+import { askingOf } from './redis-client.js';
 import { type Answer, addressText, RedisLink, type StoreLog } from './redis-link.js';
 import type { RedisNode, RedisRoute, RouteOptions, Run } from './redis-route.js';
 import { merged, type Redirection, redirectionOf, type SlotMap, slotOf, type View, viewOf } from './redis-slots.js';
@@ -68,7 +68,7 @@ export class ClusterRoute implements RedisRoute {
     let asking = false;
     let answer: Answer<T> = { kind: 'refused', cause: new Error('no node of the cluster is known to have the key') };
     for (let hop = 1; at !== undefined; hop += 1) {
-      answer = await this.#askNode(at, asking ? afterAsking(run) : run, deadline);
+      answer = await this.#askNode(at, asking ? (client) => run(askingOf(client)) : run, deadline);
       const turned: Redirection | null = answer.kind === 'refused' ? redirectionOf(answer.cause, at) : null;
       if (turned === null) break;
       // In the middle of a move nobody may have it yet, or each of two sends us to the other.
@@ -221,15 +221,6 @@ export class ClusterRoute implements RedisRoute {
       link.close();
     }
   }
-}
-
-/** Both go in one packet, or at least nothing comes between them: a script that the node does not know is sent whole. */
-function afterAsking<T>(run: Run<T>): Run<T> {
-  return (client: ScriptedRedis) => {
-    const asking = client.call('ASKING');
-    asking.catch(() => {});
-    return run(client);
-  };
 }
 
 /** Whether the promise settles before that time. */

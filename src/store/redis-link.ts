@@ -77,9 +77,17 @@ export function addressText({ host, port }: HostPort): string {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
-/** A server that answered with an error did not execute the script: ours write only what cannot fail half-way. */
-function isAnswer(error: unknown): boolean {
+/** Whether the server said so. */
+export function isReply(error: unknown): error is Error {
   return error instanceof Error && error.name === 'ReplyError';
+}
+
+/** A right that a script lacks shows when it gets there, behind what it has written. Redis 7 says it in other words than 6.2. */
+const HALF_WAY = /ACL failure in script|user executing the script/;
+
+/** A server that answered with an error did not execute the script: ours write only what cannot fail half-way, but for rights. */
+function isRefusal(error: unknown): boolean {
+  return isReply(error) && !HALF_WAY.test(error.message);
 }
 
 /** One connection that is kept up until it is closed. */
@@ -163,7 +171,9 @@ export class RedisLink {
     try {
       return { kind: 'answered', value: await within(run(this.client), budgetMs), repeated: false };
     } catch (cause) {
-      if (isAnswer(cause)) return { kind: 'refused', cause };
+      if (isRefusal(cause)) return { kind: 'refused', cause };
+      // Asked again it would be told the same.
+      if (isReply(cause)) return { kind: 'uncertain', cause };
       if (cause instanceof TimedOut || !(await this.#readyBy(deadline))) return { kind: 'uncertain', cause };
     }
     try {

@@ -29,6 +29,7 @@ import { BYTES_PER_MS, GRACE_MS, INLINE_BYTES, wholeMs } from './redis-bounds.js
 import type { ScriptedRedis } from './redis-client.js';
 import { ClusterRoute } from './redis-cluster.js';
 import { ConfirmedQueue } from './redis-confirmed-queue.js';
+import { RedisHearing } from './redis-hearing.js';
 import { type Answer, answered, heldOrLost, type RedisLink, type StoreLog } from './redis-link.js';
 import { RedisNames } from './redis-names.js';
 import { RedisOperator } from './redis-operator.js';
@@ -75,6 +76,8 @@ const FETCH_MS = 2_000;
 /** Time for a look at a server, and how long after a connect it is taken. */
 const AUDIT_MS = 1_000;
 const AUDIT_AFTER_MS = 20;
+/** No process has this name. */
+const NOBODY = '-';
 /** How long `open` waits for the first connection. */
 const OPEN_MS = 2_000;
 
@@ -86,6 +89,7 @@ export class RedisStore implements Store {
   readonly #frames: Frames;
   readonly #commands: RedisRoute;
   readonly #pushes: RedisLink;
+  readonly #hearing: RedisHearing;
   /** Large frames have connections of their own, so that no small question waits behind them. */
   readonly #bulk: RedisRoute;
   /** Bytes of large frames under way: each is given the time that all of them take. */
@@ -159,10 +163,22 @@ export class RedisStore implements Store {
       link,
       nodes,
       () => {
-        this.#subscribing = this.#subscribe();
+        this.#subscribing = this.#hearing.subscribe();
       },
       () => this.#waits.deaf(),
     );
+    this.#hearing = new RedisHearing({
+      link: this.#pushes,
+      channel: `${this.#names.channels}${this.#process}`,
+      channels: `${this.#names.channels}*`,
+      timeoutMs: this.#timeoutMs,
+      log: this.#log,
+      onListening: () => {
+        this.#waits.listening();
+        this.#turns.listening();
+        this.#relay.listening();
+      },
+    });
     this.#pushes.client.on('messageBuffer', (_channel: Buffer, message: Buffer) => {
       if (!this.#turns.push(message) && !this.#relay.push(message)) this.#waits.push(message);
     });
@@ -435,6 +451,7 @@ export class RedisStore implements Store {
   async close(): Promise<void> {
     this.#closed = true;
     if (this.#auditTimer !== null) clearTimeout(this.#auditTimer);
+    this.#hearing.close();
     this.#owed.close();
     this.#turns.close();
     this.#relay.close();
@@ -451,20 +468,6 @@ export class RedisStore implements Store {
     await this.#subscribing;
     if (this.#closed) return;
     await Promise.all([this.#commands.open(), this.#bulk.open(), this.#confirmations?.open()]);
-  }
-
-  async #subscribe(): Promise<void> {
-    const answer = await this.#pushes.ask(
-      (client) => client.subscribe(`${this.#names.channels}${this.#process}`),
-      this.#timeoutMs,
-    );
-    if (answer.kind === 'answered') {
-      this.#waits.listening();
-      this.#turns.listening();
-      this.#relay.listening();
-    } else if (!this.#closed) {
-      this.#pushes.drop();
-    }
   }
 
   /** A push was missed: is the line that brings them dead without having said so? */
@@ -534,14 +537,22 @@ export class RedisStore implements Store {
 
   /** Looks at the servers. Throws `StoreUnavailable` when one of them does not answer. */
   async audit(): Promise<Audit> {
+    const audit = await this.#auditServers();
+    const { warning } = this.#hearing;
+    return warning === null ? audit : { ...audit, warnings: [...audit.warnings, warning] };
+  }
+
+  async #auditServers(): Promise<Audit> {
     const nodes = await this.#commands.primaries();
-    const facts = await Promise.all(nodes.map((node) => node.ask(look, AUDIT_MS)));
+    const channel = `${this.#names.channels}${NOBODY}`;
+    const facts = await Promise.all(nodes.map((node) => node.ask((client) => look(client, channel), AUDIT_MS)));
     return auditOf(facts.map(answered), this.#servers, this.#waitReplicas);
   }
 
   /** Says what was seen: at the start, and whenever there are other servers or they promise something else. */
   async #tellAudit(): Promise<void> {
-    const audit = await this.audit().catch(() => null);
+    // What is not heard has been told already.
+    const audit = await this.#auditServers().catch(() => null);
     if (audit === null || this.#closed || JSON.stringify(audit) === this.#told) return;
     this.#told = JSON.stringify(audit);
     this.#log('info', 'store audited', audit.fields);

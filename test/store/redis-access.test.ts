@@ -2,9 +2,12 @@
 
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: the configuration's own syntax.
 
+import { execFile } from 'node:child_process';
 import type { EventEmitter } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
 import { validate } from '../../src/cli/validate.js';
 import { loadConfig } from '../../src/config/load.js';
@@ -17,8 +20,10 @@ import { eventually } from '../support/gate.js';
 import { configOf, startGateway } from '../support/gateway.js';
 import { freePort } from '../support/ports.js';
 import { accessTo, type RedisServer, startRedis } from '../support/redis.js';
+import { RedisCluster, startWatched } from '../support/redis-fleet.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
-import { lead, newKey } from './contract.js';
+import { claim, follow, lead, newKey, responseWith, settled } from './contract.js';
+import { giveBack, placeIn, turnAtOnce, turnOf } from './queue-contract.js';
 
 t.setTimeout(120_000);
 
@@ -29,6 +34,9 @@ async function started(t: Test, ...args: Parameters<typeof startRedis>): Promise
   t.teardown(() => server.stop());
   return server;
 }
+
+const isOfPushes = (fields: object): boolean => (fields as { connection?: string }).connection === 'pushes';
+const statsOf = async (server: RedisServer): Promise<string> => String(await server.command('INFO', 'commandstats'));
 
 let files = 0;
 const directory = t.testdir({ password: `${PASSWORD}\n`, wrong: 'se/cret:wr0ng' });
@@ -144,6 +152,67 @@ t.test('a user whose password is in a file, with no more rights than are needed'
   }
 });
 
+t.test('a user without its channels: it is told once, tried again ever later, and polls do for pushes', async (t) => {
+  const server = await started(t);
+  const rights = ['~oneflight:*', '+@all', '-@admin', '-@dangerous', '+info', '+config|get'];
+  await server.command('ACL', 'SETUSER', 'gate', 'on', '>pw', 'resetchannels', ...rights);
+  const at = `url: "redis://gate:pw@127.0.0.1:${server.port}"`;
+  const { store, told } = await opened(t, at);
+  await sleep(700);
+  const connects = told.filter(({ message, fields }) => message === 'store connected' && isOfPushes(fields));
+  t.equal(connects.length, 1, 'the connection is kept');
+  const warned = () => told.filter(({ level, message }) => level === 'warn' && /channels/.test(message));
+  t.match(warned(), [{ fields: { connection: 'pushes', channels: 'oneflight:p:*', error: /NOPERM/ } }]);
+  t.equal(warned().length, 1);
+  const refusals = Number(/cmdstat_subscribe:.*rejected_calls=(\d+)/.exec(await statsOf(server))?.[1]);
+  t.ok(refusals >= 2 && refusals <= 6, `refused ${refusals} times`);
+
+  const lease = await lead(store, { key: newKey() });
+  const { store: other } = await opened(t, at);
+  const wait = settled(other, await follow(other, { key: lease.key }), 5_000, 100);
+  t.equal(
+    await store.complete(lease, responseWith(Buffer.from('x')), 9_000),
+    'held',
+    'a wake-up that is refused is no failure',
+  );
+  t.equal((await wait).kind, 'response');
+  const freed = await lead(store, { key: newKey() });
+  const again = settled(other, await follow(other, { key: freed.key }), 5_000, 100);
+  t.equal(await store.release(freed, { unlessAwaited: false }), 'held');
+  t.equal((await again).kind, 'failed');
+  const turn = await turnAtOnce(store, { key: newKey() });
+  const place = await placeIn(other, { key: turn.lease.key });
+  await giveBack(store, turn);
+  t.ok(await turnOf(other, place, 5_000, 100));
+
+  const looked = await validated(at);
+  t.match(looked, { code: 0, stderr: '' });
+  t.match(looked.stdout, /^store: warning: .*channels.*oneflight:p:\*/m);
+  await server.command('ACL', 'SETUSER', 'gate', '&oneflight:p:*');
+  await eventually('it is heard again', () => told.some(({ message }) => message === 'store pushes are heard'));
+  const late = await lead(other, { key: newKey() });
+  const pushed = settled(store, await follow(store, { key: late.key }), 5_000, 4_000);
+  const began = performance.now();
+  await other.complete(late, responseWith(Buffer.from('x')), 0);
+  await pushed;
+  t.ok(performance.now() - began < 2_000, 'by a push');
+  t.equal(warned().length, 1);
+  t.notMatch((await validated(at)).stdout, /channels/);
+});
+
+t.test('a right that is missed half-way: the claim may have been made, and is given back', async (t) => {
+  const server = await started(t);
+  await server.command('ACL', 'SETUSER', 'gate', 'on', '>pw', '~*', '&*', '+@all', '-pexpire', '-pexpireat');
+  const { store } = await opened(t, `url: "redis://gate:pw@127.0.0.1:${server.port}"`);
+  const key = newKey();
+  await t.rejects(lead(store, { key }), {
+    name: 'StoreUnavailable',
+    message: /user executing the script|ACL failure in script/,
+  });
+  const { store: whole } = await opened(t, `url: "redis://127.0.0.1:${server.port}"`);
+  await eventually('the key is free', async () => (await claim(whole, { key, join: false })).kind === 'leader');
+});
+
 t.test('the audit says what is guaranteed, and warns of what is not', async (t) => {
   const server = await started(t);
   const at = `url: "redis://127.0.0.1:${server.port}"`;
@@ -212,11 +281,12 @@ t.test('a server that is too old is told apart from one that only looks so', asy
   const server = (info: string) =>
     ({
       info: async () => info,
+      publish: async () => 0,
       config: async (_get: string, name: string) => [name, name === 'save' ? '3600 1' : '0'],
     }) as unknown as ScriptedRedis;
   const replication = 'role:master\r\nconnected_slaves:0\r\nredis_mode:standalone\r\nmaxmemory:0\r\n';
   const errorOf = async (versions: string) =>
-    auditOf([await look(server(`${versions}\r\n${replication}`))], 'single', 0).error;
+    auditOf([await look(server(`${versions}\r\n${replication}`), 'nobody')], 'single', 0).error;
   t.equal(await errorOf('redis_version:6.0.16'), 'Redis 6.0.16 is too old: 6.2 or newer is needed');
   t.equal(await errorOf('redis_version:5.9.1'), 'Redis 5.9.1 is too old: 6.2 or newer is needed');
   for (const version of ['redis_version:6.2.0', 'redis_version:7.0.15', 'redis_version:10.0.0']) {
@@ -259,3 +329,74 @@ t.test('a fail-over that is told while the sentinels are asked for a place does 
   way.cut();
   await eventually('the connection is there', () => link.ready);
 });
+
+t.test(
+  'sentinels and servers that talk TLS with an authority of their own: a fail-over, and nobody without it',
+  async (t) => {
+    const watched = await startWatched(t, { tls: true });
+    const ca = `{ ca: "${tlsFile('ca.pem')}" }`;
+    const named = (ofServers: string, ofSentinels: string) =>
+      `sentinel: ${watched.yaml.replace(/ }$/, `, tls: ${ofSentinels} }`)}, tls: ${ofServers}`;
+    await fails(t, named(ca, '{}'), /certificate/);
+    await fails(t, named('{}', ca), /certificate/);
+    const [leader, follower] = [await opened(t, named(ca, ca)), await opened(t, named(ca, ca))];
+    await works(t, leader);
+    const lease = await lead(leader.store, { key: newKey() });
+    const wait = settled(follower.store, await follow(follower.store, { key: lease.key }), 25_000, 500);
+    await watched.replicated();
+    await watched.primary.kill();
+    watched.link.blackHole = true;
+    watched.link.cut();
+    const held = () =>
+      leader.store.renew(lease).then(
+        (answer) => answer === 'held',
+        () => false,
+      );
+    await eventually('the new primary has the flight', held, 20_000);
+    t.equal(await leader.store.complete(lease, responseWith(Buffer.from('x')), 9_000), 'held');
+    t.equal((await wait).kind, 'response');
+  },
+);
+
+t.test('a cluster that talks TLS, and a user with no more rights than are needed', async (t) => {
+  const cluster = await RedisCluster.start(t, { tls: true });
+  const rights = ['~oneflight:*', '&oneflight:*', '+@all', '-@admin', '-@dangerous', '+info', '+config|get'];
+  for (const node of cluster.all) {
+    await node.command('ACL', 'SETUSER', 'gate', 'on', '>pw', ...rights, '+cluster|slots', '+cluster|nodes');
+  }
+  const named = (tls: string, password = 'pw') =>
+    `cluster: ${cluster.yaml}, tls: ${tls}, username: gate, password: ${password}`;
+  const ca = `{ ca: "${tlsFile('ca.pem')}" }`;
+  const [leader, follower] = [await opened(t, named(ca)), await opened(t, named(ca))];
+  await works(t, leader);
+  for (let i = 0; i < 6; i += 1) {
+    const lease = await lead(leader.store, { key: newKey() });
+    const wait = settled(follower.store, await follow(follower.store, { key: lease.key }));
+    t.equal(await leader.store.complete(lease, responseWith(Buffer.from('x')), 0), 'held');
+    t.equal((await wait).kind, 'response');
+  }
+  t.notOk([...leader.told, ...follower.told].some(({ message }) => /refuse|failed/.test(message)));
+  await fails(t, named('{}'), /certificate/);
+  await fails(t, named(ca, 'wrong'), /WRONGPASS/);
+});
+
+t.test(
+  "the README's `validate --connect`, as a process: a good store, and an authority that is not the server's",
+  async (t) => {
+    const root = fileURLToPath(new URL('../../..', import.meta.url));
+    const readme = readFileSync(join(root, 'README.md'), 'utf8');
+    const [, words = ''] = /^node (dist\/src\/main\.js validate --connect)$/m.exec(readme) ?? [];
+    const server = await started(t, { tls: true });
+    const validateBy = (file: string) =>
+      new Promise<Validated>((resolve) => {
+        execFile(process.execPath, [...words.split(' '), '-c', file], { cwd: root }, (error, stdout, stderr) =>
+          resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr }),
+        );
+      });
+    const at = `url: "rediss://127.0.0.1:${server.tlsPort}"`;
+    const good = await validateBy(fileOf(`${at}, tls: { ca: "${tlsFile('ca.pem')}" }`));
+    t.match(good, { code: 0, stdout: /^store: (Redis|Valkey) \S+, one primary, 0 replicas: /m, stderr: '' });
+    const wrong = await validateBy(fileOf(`${at}, tls: { ca: "${tlsFile('one.pem')}" }`));
+    t.match(wrong, { code: 1, stderr: /^store: .*certificate/m });
+  },
+);

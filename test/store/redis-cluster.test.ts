@@ -127,6 +127,38 @@ t.test('while a slot moves its flights have one leader: it is asked for, or nobo
   t.equal(await leader.complete(lease, responseWith(Buffer.from('x')), 0), 'held');
 });
 
+t.test(
+  'a node that has forgotten the scripts is asked while a slot moves to it: each question is executed once',
+  async (t) => {
+    const store = await open(t, { commandTimeoutMs: 400 });
+    const [from, to] = [cluster.primaries[1]!, cluster.primaries[0]!];
+    // The connection to it takes the scripts for known there.
+    const known = await lead(store, { key: (await keyAt(0)).key });
+    t.equal(await store.renew(known), 'held');
+    t.equal(await store.complete(known, responseWith(Buffer.from('x')), 0), 'held');
+    const { key, slot } = await keyAt(1);
+    const lease = await lead(store, { key });
+    await cluster.beginMove(slot, from, to);
+    await cluster.moveNames(slot, from, to);
+    await to.command('SCRIPT', 'FLUSH');
+    const writes = async () =>
+      Number(/cmdstat_pexpire:calls=(\d+)/.exec(String(await to.command('INFO', 'commandstats')))?.[1] ?? 0);
+    const before = await writes();
+    t.equal(await store.renew(lease), 'held');
+    t.equal(await writes(), before + 1);
+    t.equal((await store.standing(key, lease.flight)).kind, 'in-flight');
+    // Several names, of which some are nowhere: they wait for the end of the move.
+    await to.command('SCRIPT', 'FLUSH');
+    const waited = follow(store, { key });
+    await sleep(100);
+    await cluster.endMove(slot, from, to);
+    t.equal((await waited).flight, lease.flight);
+    await to.command('SCRIPT', 'FLUSH');
+    t.equal(await store.complete(lease, responseWith(Buffer.from('x')), 9_000), 'held');
+    t.equal((await claim(store, { key })).kind, 'stored');
+  },
+);
+
 t.test('two nodes send to each other: the question waits until they agree', async (t) => {
   const store = await open(t);
   const { key, slot } = await keyAt(1);

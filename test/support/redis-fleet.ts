@@ -35,10 +35,10 @@ export type Replicated = {
 };
 
 /** A primary and a replica that is in step. */
-export async function startReplicated(t: Scope): Promise<Replicated> {
-  const primary = await started(t);
-  const link = await TcpProxy.start(t, primary.port);
-  const replica = await started(t, { settings: ['--replicaof', '127.0.0.1', String(link.port)] });
+export async function startReplicated(t: Scope, { tls = false } = {}): Promise<Replicated> {
+  const primary = await started(t, { tls });
+  const link = await TcpProxy.start(t, tls ? primary.tlsPort : primary.port);
+  const replica = await started(t, { tls, settings: ['--replicaof', '127.0.0.1', String(link.port)] });
   const inStep = async () => (await infoOf(replica, 'master_link_status')) === 'up';
   await eventually('the replica is in step', inStep, PROMPT_MS);
   return { primary, replica, link };
@@ -53,13 +53,13 @@ export type Watched = Replicated & {
 };
 
 /** Three sentinels that take the primary for gone after a second of silence. The link is the only way to it, for them and for clients too. */
-export async function startWatched(t: Scope): Promise<Watched> {
-  const { primary, replica, link } = await startReplicated(t);
+export async function startWatched(t: Scope, { tls = false } = {}): Promise<Watched> {
+  const { primary, replica, link } = await startReplicated(t, { tls });
   const config = `sentinel monitor main 127.0.0.1 ${link.port} 2
 sentinel down-after-milliseconds main 1000
 sentinel failover-timeout main 4000
 `;
-  const sentinels = await Promise.all([1, 2, 3].map(() => started(t, { sentinel: config })));
+  const sentinels = await Promise.all([1, 2, 3].map(() => started(t, { tls, sentinel: config })));
   for (const sentinel of sentinels) {
     await eventually(
       'the sentinels know each other and the replica',
@@ -67,7 +67,7 @@ sentinel failover-timeout main 4000
       PROMPT_MS,
     );
   }
-  const hosts = sentinels.map(({ port }) => `"127.0.0.1:${port}"`).join(', ');
+  const hosts = sentinels.map(({ port, tlsPort }) => `"127.0.0.1:${tls ? tlsPort : port}"`).join(', ');
   return {
     primary,
     replica,
@@ -96,16 +96,17 @@ export class RedisCluster {
   }
 
   /** Three primaries that have a third of the slots each, and a replica of the first. */
-  static async start(t: Scope): Promise<RedisCluster> {
+  static async start(t: Scope, { tls = false } = {}): Promise<RedisCluster> {
     const each = Array.from({ length: PRIMARIES + 1 }, async () => {
       const bus = await freePort();
       const settings = ['--cluster-enabled', 'yes', '--cluster-port', String(bus), '--cluster-node-timeout', '1500'];
-      return { bus, server: await started(t, { settings }) };
+      if (tls) settings.push('--tls-cluster', 'yes');
+      return { bus, server: await started(t, { tls, settings }) };
     });
     const nodes = await Promise.all(each);
     const [first, ...others] = nodes as [(typeof nodes)[number], ...typeof nodes];
     for (const { bus, server } of others) {
-      await first.server.command('CLUSTER', 'MEET', '127.0.0.1', server.port, bus);
+      await first.server.command('CLUSTER', 'MEET', '127.0.0.1', tls ? server.tlsPort : server.port, bus);
     }
     const primaries = nodes.slice(0, PRIMARIES).map(({ server }) => server);
     const width = Math.ceil(SLOTS / PRIMARIES);
@@ -136,7 +137,8 @@ export class RedisCluster {
 
   /** As `store.cluster` of a configuration: one of its nodes, which knows the others. */
   get yaml(): string {
-    return `["127.0.0.1:${this.primaries[1]!.port}", "127.0.0.1:${this.primaries[2]!.port}"]`;
+    const at = ({ port, tlsPort }: RedisServer) => `"127.0.0.1:${tlsPort === 0 ? port : tlsPort}"`;
+    return `[${at(this.primaries[1]!)}, ${at(this.primaries[2]!)}]`;
   }
 
   get all(): readonly RedisServer[] {

@@ -12,12 +12,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import type { RedisAccess } from '../../src/config/config.js';
 import { accessByUrl } from '../../src/config/resolve-store.js';
+import { tlsFile } from './dial.js';
 import { freePort } from './ports.js';
 import { serverProgram } from './redis-server.js';
 
 export type RedisServer = {
   readonly url: string;
   readonly port: number;
+  /** Where it talks TLS; 0: nowhere. */
+  readonly tlsPort: number;
   readonly pid: number;
   /** Ends the server and removes what it had. */
   stop(): Promise<void>;
@@ -39,12 +42,20 @@ export function accessTo(url: string): RedisAccess {
   return accessByUrl(url, { username: null, password: null, tls: null, db: 0 });
 }
 
+const TLS = [
+  ...['--tls-cert-file', tlsFile('one.pem'), '--tls-key-file', tlsFile('one.key')],
+  ...['--tls-client-cert-file', tlsFile('client.pem'), '--tls-client-key-file', tlsFile('client.key')],
+  ...['--tls-ca-cert-file', tlsFile('ca.pem'), '--tls-auth-clients', 'no', '--tls-replication', 'yes'],
+];
+
 export type RedisOptions = {
   readonly port?: number;
   /** Further settings, as on a command line. */
   readonly settings?: readonly string[];
   /** Of the default user, as one of the settings has it. */
   readonly password?: string;
+  /** Whether it talks TLS as well, and nothing else to other servers. */
+  readonly tls?: boolean;
   /** Text of a configuration: the server is a sentinel. */
   readonly sentinel?: string;
 };
@@ -54,7 +65,9 @@ export async function startRedis({ password, ...options }: RedisOptions = {}): P
   const program = await serverProgram();
   const port = options.port ?? (await freePort());
   const dir = mkdtempSync(join(tmpdir(), 'oneflight-redis-'));
-  const own = ['--port', String(port), '--bind', '127.0.0.1', '--dir', dir];
+  const tlsPort = options.tls === true ? await freePort() : 0;
+  const tls = tlsPort === 0 ? [] : ['--tls-port', String(tlsPort), ...TLS];
+  const own = ['--port', String(port), '--bind', '127.0.0.1', '--dir', dir, ...tls];
   const settings = ['--save', '', '--appendonly', 'no', ...own, ...(options.settings ?? [])];
   if (options.sentinel !== undefined) {
     writeFileSync(join(dir, 'sentinel.conf'), options.sentinel);
@@ -80,6 +93,7 @@ export async function startRedis({ password, ...options }: RedisOptions = {}): P
   const server: RedisServer = {
     url: `redis://127.0.0.1:${port}`,
     port,
+    tlsPort,
     pid,
     pause: () => signal('SIGSTOP'),
     resume: () => signal('SIGCONT'),

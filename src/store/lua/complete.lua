@@ -18,7 +18,8 @@
 -- Result: 1 held and settled (also by an earlier try of the same flight), 0 lost and nothing changed.
 --
 -- Push, to each waiting process: marker, length of the flight id as one byte, flight id, frame. Marker 'i': the frame
--- is inline; 'f': it has to be fetched.
+-- is inline; 'f': it has to be fetched. Here and in the other scripts a push that is refused (ACL) is none, and what was
+-- written stands: polls do for it.
 
 local record = redis.call('HMGET', KEYS[1], 's', 'f', 'n', 'l', 't', 'fp', 'r')
 if record[2] ~= ARGV[1] or record[3] ~= ARGV[2] then
@@ -70,7 +71,7 @@ if #waiting > 0 then
     push = 'f' .. push
   end
   for _, process in ipairs(waiting) do
-    redis.call('PUBLISH', ARGV[5] .. process, push)
+    redis.pcall('PUBLISH', ARGV[5] .. process, push)
   end
 end
 return 1

@@ -84,7 +84,7 @@ local function lives(process, lease, token)
 end
 
 local function push(life, message)
-  redis.call('PUBLISH', channel .. string.match(life, '^(.*)/'), message)
+  redis.pcall('PUBLISH', channel .. string.match(life, '^(.*)/'), message)
 end
 
 local function parse(place)

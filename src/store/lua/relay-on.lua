@@ -44,7 +44,7 @@ if ARGV[3] ~= '' then
   end
   local push = 's' .. string.char(#ARGV[1]) .. ARGV[1] .. struct.pack('>I4', ARGV[2]) .. ARGV[3]
   for _, process in ipairs(reading) do
-    redis.call('PUBLISH', ARGV[4] .. process, push)
+    redis.pcall('PUBLISH', ARGV[4] .. process, push)
   end
 end
 local t = redis.call('TIME')

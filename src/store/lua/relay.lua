@@ -32,7 +32,7 @@ redis.call('PEXPIRE', KEYS[2], ARGV[6])
 local push = 's' .. string.char(#ARGV[1]) .. ARGV[1] .. struct.pack('>I4', ARGV[3]) .. ARGV[4]
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
   if string.sub(field, 1, 2) == 'w:' then
-    redis.call('PUBLISH', ARGV[5] .. string.sub(field, 3), push)
+    redis.pcall('PUBLISH', ARGV[5] .. string.sub(field, 3), push)
     -- It reads from the pushes on, before it has asked for anything.
     redis.call('HSETNX', KEYS[3], string.sub(field, 3), 0)
   end

@@ -51,6 +51,6 @@ if #waiting > 0 or bar > 0 then
 end
 local push = word .. string.char(#ARGV[1]) .. ARGV[1]
 for _, process in ipairs(waiting) do
-  redis.call('PUBLISH', ARGV[4] .. process, push)
+  redis.pcall('PUBLISH', ARGV[4] .. process, push)
 end
 return 1

@@ -58,6 +58,6 @@ else
   push = 'f' .. push
 end
 for _, process in ipairs(waiting) do
-  redis.call('PUBLISH', ARGV[4] .. process, push)
+  redis.pcall('PUBLISH', ARGV[4] .. process, push)
 end
 return 1
