@@ -325,7 +325,13 @@ t.test('one channel for a process, however much it waits for', async (t) => {
 });
 
 t.test('a flight costs two commands and one for each waiting process; a large result one fetch each', async (t) => {
-  const stores = [await open(t), await open(t), await open(t)] as const;
+  const audits: string[] = [];
+  const log = (_level: string, message: string) => {
+    if (message === 'store audited') audits.push(message);
+  };
+  const stores = [await open(t, { log }), await open(t, { log }), await open(t, { log })] as const;
+  // The look at the server has a push of its own.
+  await eventually('the audits are over', () => audits.length === stores.length);
   const flight = async (size: number, joinsEach: number) => {
     const key = newKey();
     const lease = await lead(stores[0], { key });
