@@ -9,19 +9,12 @@ import { allHave, connectedClients, endAll } from './bare-client.js';
 import type { BenchOptions } from './bench-options.js';
 import { memoryOf } from './cores.js';
 import { atMost, type Findings, median, spread } from './figures.js';
-import { startStage } from './stage.js';
+import { sharedRoute, startStage } from './stage.js';
 
 const FOLLOWERS = 10_000;
 const CONTENT = Buffer.alloc(1_024, 'x');
 const LONGEST_MS = 60_000;
-const ROUTES = `
-  - name: hot
-    match: { path: /hot/* }
-    policy: coalesce
-    key: [ { request: path } ]
-    identity: public
-    wait: 60s
-    maxFollowers: 20000`;
+const ROUTES = sharedRoute('hot', ['wait: 60s', 'maxFollowers: 20000']);
 
 export async function followers({ quick, tell }: BenchOptions): Promise<Findings> {
   const perFollowerKiB: number[] = [];

@@ -9,7 +9,7 @@ import { type BareClient, connectedClients } from './bare-client.js';
 import { memoryOf, threadsMsOf } from './cores.js';
 import { median } from './figures.js';
 import { SentCommands } from './sent-commands.js';
-import { type Stage, startStage } from './stage.js';
+import { type Stage, sharedRoute, startStage } from './stage.js';
 import { load } from './wrk.js';
 
 /** A measurement has so many requests at least, and so many flights. */
@@ -21,21 +21,10 @@ const CATCH_UPS = 50;
 const COUNTED_FLIGHTS = 3;
 const WARM_S = 3;
 
-const ROUTES = `
-  - name: hot
-    match: { path: /hot/* }
-    policy: coalesce
-    key: [ { request: path } ]
-    identity: public
-    lease: 60s
-    wait: { max: 60s, poll: 30s }
-    maxFollowers: 20000
-    stallTimeout: 60s
-  - name: distinct
-    match: { path: /distinct/* }
-    policy: coalesce
-    key: [ { request: path } ]
-    identity: public`;
+const ROUTES = [
+  sharedRoute('hot', ['lease: 60s', 'wait: { max: 60s, poll: 30s }', 'maxFollowers: 20000', 'stallTimeout: 60s']),
+  sharedRoute('distinct'),
+].join('');
 
 /** Gateways that have run for a while: nobody is to be measured in the state in which he starts. */
 export async function startOver(gateways: number): Promise<Stage> {

@@ -10,7 +10,7 @@ import { allHave, connectedClients, endAll } from './bare-client.js';
 import type { BenchOptions } from './bench-options.js';
 import { memoryOf } from './cores.js';
 import { atMost, type Findings, median, spread } from './figures.js';
-import { startStage } from './stage.js';
+import { sharedRoute, startStage } from './stage.js';
 
 const MEBI = 1_048_576;
 const TOTAL = 100 * MEBI;
@@ -21,13 +21,7 @@ const FOLLOWERS = 20;
 /** `maxShared` of the rule, its default. */
 const MAX_SHARED_MIB = 8;
 const LONGEST_MS = 60_000;
-const ROUTES = `
-  - name: large
-    match: { path: /large/* }
-    policy: coalesce
-    key: [ { request: path } ]
-    identity: public
-    stallTimeout: 2s`;
+const ROUTES = sharedRoute('large', ['stallTimeout: 2s']);
 
 type Kind = { readonly name: string; readonly bytesPerSecond: number; readonly slow: number };
 type Run = { readonly tookMs: number; readonly aboveIdleMiB: number; readonly firstByteRatio: number };

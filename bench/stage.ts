@@ -20,6 +20,15 @@ export type StageParts = {
   readonly store?: 'memory' | 'redis';
 };
 
+/** A rule under which requests for one path share a response with whoever asks; `more`: its further options, a line each. */
+export function sharedRoute(name: string, more: readonly string[] = []): string {
+  const options = ['policy: coalesce', 'key: [ { request: path } ]', 'identity: public', ...more];
+  return `
+  - name: ${name}
+    match: { path: /${name}/* }
+    ${options.join('\n    ')}`;
+}
+
 export async function startStage({ routes, gateways = 1, store = 'memory' }: StageParts): Promise<Stage> {
   const ends: (() => void | Promise<void>)[] = [];
   const end = async () => {

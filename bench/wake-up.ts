@@ -12,20 +12,14 @@ import { allHave, connectedClients, endAll } from './bare-client.js';
 import type { BenchOptions } from './bench-options.js';
 import { atMost, type Findings, median, quantile } from './figures.js';
 import { SentCommands } from './sent-commands.js';
-import { type Stage, startStage } from './stage.js';
+import { type Stage, sharedRoute, startStage } from './stage.js';
 
 const FOLLOWERS = 50;
 const CONTENT = Buffer.alloc(1_024, 'x');
 /** Long enough for everything to have gone to sleep. */
 const IDLE_MS = 150;
 const LONGEST_MS = 20_000;
-const ROUTES = `
-  - name: hot
-    match: { path: /hot/* }
-    policy: coalesce
-    key: [ { request: path } ]
-    identity: public
-    wait: 60s`;
+const ROUTES = sharedRoute('hot', ['wait: 60s']);
 
 export async function wakeUp({ quick }: BenchOptions): Promise<Findings> {
   const stage = await startStage({ routes: ROUTES, gateways: 3, store: 'redis' });
