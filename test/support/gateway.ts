@@ -15,7 +15,7 @@ import { type Answered, type RequestOptions, request, type Sent, send } from './
 import { tlsYaml } from './dial.js';
 import { Gate, within } from './gate.js';
 
-const PROGRAM = fileURLToPath(new URL('../../src/main.js', import.meta.url));
+const PROGRAM = fileURLToPath(new URL('../../bin/main.js', import.meta.url));
 const START_MS = 20_000;
 const { PATH = '' } = process.env;
 
