@@ -86,10 +86,7 @@ export class Listener {
         // Refused by ourselves, in our own words.
         requireHostHeader: false,
       },
-      (req, res) => {
-        if (this.#waitsForTurn(req, res)) res.once('socket', () => this.#onRequest(req, res));
-        else this.#onRequest(req, res);
-      },
+      (req, res) => this.#connectionOf(req.socket).admit(res, () => this.#onRequest(req, res)),
     );
     // The size of the fields is the bound. Node would drop those beyond a number in silence, Content-Length among them.
     this.#server.maxHeadersCount = 0;
@@ -98,8 +95,7 @@ export class Listener {
     this.#server.on('connect', (_req, socket) => this.#refuseUnreadable(socket, 501));
     this.#server.on('checkContinue', (req, res) => this.#onExpecting(req, res));
     this.#server.on('checkExpectation', (req, res) => {
-      if (this.#waitsForTurn(req, res)) res.once('socket', () => this.#onRequest(req, res, 417));
-      else this.#onRequest(req, res, 417);
+      this.#connectionOf(req.socket).admit(res, () => this.#onRequest(req, res, 417));
     });
     this.#server.on('upgrade', (req, socket, first) => this.#onUpgrade(req, socket as Socket, first));
     const { host, port, tls } = options.listen;
@@ -224,6 +220,7 @@ export class Listener {
     socket.once('close', () => {
       this.#slow.forget(connection);
       this.#idle?.delete(socket);
+      connection.ended();
       for (const caller of connection.callers) caller.connectionEnded();
     });
   }
@@ -241,19 +238,14 @@ export class Listener {
    * it: written earlier, the 100 would go out with the answer, behind its fields and so as a part of its content.
    */
   #onExpecting(req: IncomingMessage, res: ServerResponse): void {
-    const connection = this.#connections.get(req.socket);
-    if (connection !== undefined) connection.inTurn ||= res.socket === null;
+    const connection = this.#connectionOf(req.socket);
+    connection.inTurn ||= res.socket === null;
     const proceed = () => {
       // Nobody need send what would be refused.
       if (Number(req.headers['content-length'] ?? 0) <= this.#options.limits.maxContentBytes) res.writeContinue();
       this.#onRequest(req, res);
     };
-    if (this.#waitsForTurn(req, res)) res.once('socket', proceed);
-    else proceed();
-  }
-
-  #waitsForTurn(req: IncomingMessage, res: ServerResponse): boolean {
-    return res.socket === null && this.#connections.get(req.socket)?.inTurn === true;
+    connection.admit(res, proceed);
   }
 
   #onRequest(req: IncomingMessage, res: ServerResponse, refusal: 417 | null = null): void {
@@ -322,6 +314,7 @@ export class Listener {
       this.#callers.remove(place);
       connection.callers.remove(placeThere);
       connection.refused ||= caller.endsConnection;
+      connection.admitNext();
       if (connection.callers.size === 0 && !req.socket.destroyed) this.#idle?.add(req.socket);
       this.#options.over(report);
       if (connection.callers.size === 0) this.#behindOthers.get(req.socket)?.();
