@@ -154,12 +154,13 @@ export class Flights {
   }
 
   async #claim(flight: Flight): Promise<void> {
-    const { key, policy, election, fingerprint } = flight;
+    const { key, policy, election, fingerprint, names } = flight;
     const request = {
       key,
       flight: flight.id,
       fingerprint,
-      ...flight.names,
+      material: names.material,
+      others: names.others,
       route: flight.route,
       leaseMs: policy.leaseMs,
       holdMs: policy.unknownForMs,

@@ -88,7 +88,9 @@ type Located = { readonly target: Target; readonly host: string; readonly params
 
 async function keyed(caller: Caller, policy: KeyedPolicy, located: Located, options: HandleOptions): Promise<void> {
   const secret = options.secrets[0] ?? null;
-  const viewNow = () => ({ method: caller.method, fields: caller.fields, content: caller.content, ...located });
+  const { target, host, params } = located;
+  const { method, fields } = caller;
+  const viewNow = () => ({ method, fields, content: caller.content, target, host, params });
   if (needsContent(policy) && !(await hasContent(caller, policy))) return;
   const key = keyOf(policy, viewNow(), secret);
   if (key.kind === 'key') {

@@ -59,8 +59,8 @@ export class Turns {
     const arrivedAtMs = performance.now();
     const { leaseMs, unknownForMs: holdMs, concurrency, maxQueue } = policy;
     const otherKeys = caller.names.others.map((other) => other.key);
-    const names = { key, otherKeys, flight: newFlightId(), route: caller.route };
-    const request = { ...names, leaseMs, holdMs, concurrency, maxQueue };
+    const flight = newFlightId();
+    const request = { key, otherKeys, flight, route: caller.route, leaseMs, holdMs, concurrency, maxQueue };
     let { queue } = store;
     let entered: Entered;
     try {
