@@ -9,6 +9,7 @@
 import { dirname, isAbsolute, join } from 'node:path';
 import { type ConfigWarning, describeValue, type Fault, pathText } from './fault.js';
 import { type FilesRead, hasWildcard, isSameFile } from './files-read.js';
+import { isIncludePattern } from './forms.js';
 import { faultAt } from './locate.js';
 import { configSchema } from './schema.js';
 import type { Located, LocatedList, LocatedMapping, Source } from './source.js';
@@ -37,7 +38,9 @@ export function withIncluded(root: Located, file: string, options: IncludeOption
   if (root.kind !== 'mapping' || written?.kind !== 'list') return { root, faults: [], warnings: [], files: [] };
   const including = new Including(root, file, options);
   for (const [index, item] of written.items.entries()) {
-    if (item.kind === 'scalar' && typeof item.value === 'string') including.add(item.value, index);
+    // Of anything else the schema tells.
+    const isUsable = item.kind === 'scalar' && typeof item.value === 'string' && isIncludePattern(item.value);
+    if (isUsable) including.add(String(item.value), index);
   }
   return including.whole();
 }

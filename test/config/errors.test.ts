@@ -39,7 +39,7 @@ testCases('unknown fields, with the known ones and the one that was meant', [
     '"prot"',
     'port',
   ],
-  [`${API}▶include: []\n`, 'include', 'one of ', '"include"'],
+  [`${API}▶plugins: []\n`, 'plugins', 'one of ', '"plugins"'],
   [`${API}log: { ▶format: json }\n`, 'log.format', 'one of level', '"format"'],
   [
     'upstreams: { api: { ▶urll: http://a, url: http://a } }\n',
