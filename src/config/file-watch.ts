@@ -24,6 +24,7 @@ export class FileWatch {
   #settling: NodeJS.Timeout | undefined;
   #unrestSinceMs: number | null = null;
   #looking: NodeJS.Timeout | undefined;
+  #isClosed = false;
 
   constructor(onChange: () => void) {
     this.#onChange = onChange;
@@ -31,6 +32,7 @@ export class FileWatch {
 
   /** Watches these paths, which need not exist, from now on and nothing else. */
   watch(paths: Iterable<string>): void {
+    if (this.#isClosed) return;
     const before = this.#watchers;
     this.#watchers = new Map();
     for (const folder of new Set([...paths].flatMap((path) => foldersOf(path)))) {
@@ -44,6 +46,7 @@ export class FileWatch {
   }
 
   close(): void {
+    this.#isClosed = true;
     clearTimeout(this.#settling);
     clearInterval(this.#looking);
     for (const watcher of this.#watchers.values()) watcher.close();

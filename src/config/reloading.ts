@@ -79,14 +79,15 @@ export class Reloading {
 
   /** Acts on changed files from now on. */
   watch(): void {
-    this.#watch.watch(this.#last.files.watched);
     // What changed since they were read was seen by nobody.
     void this.#look();
   }
 
   /** Reads the files again, changed or not. Resolves when what they say is in use, or refused. */
   reload(): Promise<ReloadResult> {
-    const result = this.#running.then(() => this.#reload());
+    const result = this.#running
+      .then(() => this.#reload())
+      .catch((error: unknown) => refused([unusable(this.#last.file, error)]));
     this.#running = result;
     return result;
   }
@@ -99,7 +100,10 @@ export class Reloading {
 
   async #look(): Promise<void> {
     await this.#running;
-    if (!this.#isStopping && this.#last.files.haveChanged()) await this.reload();
+    if (this.#isStopping) return;
+    // A folder may be another one by now, with the same content.
+    this.#watch.watch(this.#last.files.watched);
+    if (this.#last.files.haveChanged()) await this.reload();
   }
 
   async #reload(): Promise<ReloadResult> {

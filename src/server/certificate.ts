@@ -46,11 +46,11 @@ export class Certificate {
 
   /** Reads the files again. */
   reload(): void {
+    // A link may lead elsewhere now.
+    if (this.#files.length > 0) this.#watch.watch(this.#files);
     const material = readMaterial(this.#config);
     const seen = JSON.stringify(material);
     if (seen === this.#seen) return;
-    // A link may lead elsewhere now.
-    if (this.#files.length > 0) this.#watch.watch(this.#files);
     this.#seen = seen;
     if (material.kind === 'bad') return this.#onNews({ kind: 'refused', faults: material.faults });
     this.#context = { ...material.pair, minVersion: this.#config.minVersion };

@@ -143,8 +143,8 @@ export class Upstream implements Attempted {
     if (this.#holders > 0 || this.#onOver === null || this.#isOver) return;
     this.#isOver = true;
     this.#onOver();
-    // What is left are connections that nobody uses.
-    this.destroy().catch(() => {});
+    // What is left are connections that nobody uses. Not now: the last of them may just be telling of its end.
+    setImmediate(() => this.destroy().catch(() => {}));
   }
 
   /** Cuts every running exchange. */

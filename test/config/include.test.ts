@@ -3,6 +3,7 @@
 import { mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import t, { type Test } from 'tap';
+import { validate } from '../../src/cli/validate.js';
 import { formatError } from '../../src/config/fault.js';
 import { type LoadResult, loadConfig } from '../../src/config/load.js';
 import { tlsFile } from '../support/dial.js';
@@ -206,4 +207,18 @@ t.test('it is known whether anything that was read has changed, and nothing else
   changes('what a link leads to', () => put('elsewhere.yaml', routes('d')));
   changes('a file that grows too large', () => put('routes/a.yaml', `# ${'x'.repeat(1024 * 1024)}`));
   changes('the file itself', () => put('gateway.yaml', '- no configuration\n'));
+});
+
+t.test('validate says how many files are included, and what is wrong in them', async (t) => {
+  const files = { 'gateway.yaml': `include: [a.yaml]\n${API}`, 'a.yaml': routes('a') };
+  const { folder } = loaded(t, files);
+  let said = '';
+  const sink = { write: (text: string) => (said += text) };
+  const options = { config: join(folder, 'gateway.yaml'), connect: false, env: {}, stdout: sink, stderr: sink };
+  t.equal(await validate(options), 0);
+  t.match(said, /gateway\.yaml: ok \(1 route, 1 upstream, memory store, 1 included file\)/);
+  said = '';
+  writeFileSync(join(folder, 'a.yaml'), 'routes: 1\n');
+  t.equal(await validate(options), 78);
+  t.match(said, /a\.yaml:1:9: routes: expected a list, got 1/);
 });
