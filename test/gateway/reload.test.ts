@@ -135,6 +135,44 @@ t.test('a turn, and a question about an unknown outcome, are those of the genera
   await eventually('the upstream of before is left', () => before.open === 0);
 });
 
+t.test(
+  'a call whose client has left goes on over a reload, and its outcome is asked about where it went',
+  async (t) => {
+    const [before, after] = [await startUpstream(t), await startUpstream(t)];
+    const rule = `
+  - name: order
+    match: { methods: [POST], path: /order/* }
+    policy: replay
+    reconcile: { url: "/op/{key}", every: 1s }`;
+    const [kept, lost] = [before.holds('/order/kept'), before.holds('/order/lost')];
+    const site = await start(t, configFor(before, rule));
+    const { gateway } = site;
+    const order = (key: string, signal?: AbortSignal) =>
+      gateway.request({
+        method: 'POST',
+        path: `/order/${key}`,
+        headers: ['Idempotency-Key', key],
+        ...(signal === undefined ? {} : { signal }),
+      });
+    const leaving = new AbortController();
+    const left = [order('kept', leaving.signal), order('lost', leaving.signal)].map((sent) => sent.catch(() => null));
+    await kept.arrived(1);
+    const call = await lost.arrived(1);
+    leaving.abort();
+    await Promise.all(left);
+    await eventually('they have left', async () => (await gateway.metrics()).outcomes('order')['left'] === 2);
+    site.put('gateway.yaml', configFor(after, rule));
+    t.equal((await site.reload()).status, 200);
+    kept.release();
+    await eventually('recorded', async () => (await order('kept')).status === 200);
+    t.same([before.count('/order/kept'), after.count('/order/kept')], [1, 0]);
+    call.reset();
+    await before.arrived(1, '/op/lost');
+    t.equal(after.count('/op/lost'), 0);
+    await eventually('the upstream of before is left', () => before.open === 0);
+  },
+);
+
 t.test('a rule that stopped waiting refuses whoever meets a flight of before', async (t) => {
   const stub = await startUpstream(t);
   const rule = (wait: string) => `
