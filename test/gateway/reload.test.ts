@@ -9,7 +9,14 @@ import { type Answered, RawClient, request } from '../support/client.js';
 import { allEqual, COLLAPSED, isProblem, LED, problemOf } from '../support/expect.js';
 import { delay, eventually, within } from '../support/gate.js';
 import { configOf, type Gateway, startGateway } from '../support/gateway.js';
-import { answers, type StubUpstream, startUpstream } from '../support/upstream.js';
+import {
+  type Answer,
+  answers,
+  type Call,
+  ordinalAnswer,
+  type StubUpstream,
+  startUpstream,
+} from '../support/upstream.js';
 
 t.setTimeout(120_000);
 
@@ -55,6 +62,12 @@ const shared = (more: string) => `
     wait: { max: 25s, poll: 10s }
     ${more}`;
 
+/** Which call it is, over a connection that is not closed for its idleness: what ends it is the gateway. */
+const onKept = (call: Call): Answer => {
+  const { fields = [], ...answer } = ordinalAnswer(call);
+  return { ...answer, fields: [...fields, 'Keep-Alive', 'timeout=600'] };
+};
+
 const post = (gateway: Gateway, path: string) => gateway.request({ method: 'POST', path });
 
 /** Configurations of one gateway with one upstream or another. */
@@ -64,7 +77,7 @@ function configFor(stub: StubUpstream, routes = '', more = ''): string {
 
 t.test('a flight ends under the rule that it began with, and who joins it meanwhile shares it', async (t) => {
   const [before, after] = [await startUpstream(t), await startUpstream(t)];
-  const held = before.holds('/shared/one');
+  const held = before.holds('/shared/one', onKept);
   const site = await start(t, configFor(before, shared('keep: 30s')));
   const { gateway } = site;
   const leader = post(gateway, '/shared/one');
@@ -110,7 +123,7 @@ t.test('a turn, and a question about an unknown outcome, are those of the genera
     policy: replay
     wait: 20s
     reconcile: { url: "${elsewhere.url}/op/{key}", every: 1s }`;
-  const line = before.holds('/line');
+  const line = before.holds('/line', onKept);
   const order = before.holds('/order');
   const site = await start(t, configFor(before, rules(asked)));
   const { gateway } = site;
@@ -144,7 +157,8 @@ t.test(
     match: { methods: [POST], path: /order/* }
     policy: replay
     reconcile: { url: "/op/{key}", every: 1s }`;
-    const [kept, lost] = [before.holds('/order/kept'), before.holds('/order/lost')];
+    const [kept, lost] = [before.holds('/order/kept', onKept), before.holds('/order/lost')];
+    before.on('/op/lost', answers(onKept));
     const site = await start(t, configFor(before, rule));
     const { gateway } = site;
     const order = (key: string, signal?: AbortSignal) =>
@@ -160,7 +174,10 @@ t.test(
     const call = await lost.arrived(1);
     leaving.abort();
     await Promise.all(left);
-    await eventually('they have left', async () => (await gateway.metrics()).outcomes('order')['left'] === 2);
+    await eventually(
+      'they have left',
+      async () => (await gateway.metrics()).sum('oneflight_requests_total', { route: 'order', outcome: 'left' }) === 2,
+    );
     site.put('gateway.yaml', configFor(after, rule));
     t.equal((await site.reload()).status, 200);
     kept.release();
@@ -235,14 +252,20 @@ t.test('health checks of a new upstream run, those of one that is gone do not', 
       upstream: stub.url,
       routes: '',
       upstreams: `  checked: { url: "${stub.url}", health: { path: /health, every: 100ms } }`,
+      unmatched: 'checked',
     });
+  const held = before.holds('/held');
   const site = await start(t, config(before));
   await before.arrived(2, '/health');
+  const running = site.gateway.request({ path: '/held' });
+  await held.arrived(1);
   site.put('gateway.yaml', config(after));
   await site.reload();
   const seen = before.count('/health');
   await after.arrived(5, '/health');
   t.ok(before.count('/health') <= seen + 1, 'one at most was on its way');
+  held.release();
+  t.equal((await running).status, 200, 'what was under way there is answered from there');
 });
 
 t.test('no request fails while the configuration changes again and again', async (t) => {
@@ -277,6 +300,7 @@ t.test('no request fails while the configuration changes again and again', async
 
 t.test('a hundred reloads leave no connection, watch or handle behind', async (t) => {
   const stubs = [await startUpstream(t), await startUpstream(t)] as const;
+  for (const stub of stubs) stub.on('/a', answers(onKept));
   const config = (turn: number) => `include: [routes/*.yaml]\n${configFor(stubs[turn % 2 === 0 ? 0 : 1])}`;
   const site = await start(t, config(0), { 'routes/a.yaml': 'routes: [ { name: a, match: { path: /a } } ]\n' });
   const { gateway } = site;
