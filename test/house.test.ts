@@ -16,8 +16,8 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const STORE_PORT = ['store/store.ts', 'store/leases.ts', 'store/queue.ts', 'store/relay.ts'];
 
 /**
- * Folder → folders (or single files) it may import from, beside its own. `main` and `app` are files. The port
- * of the store is open to whoever is above it; the adapters are constructed by `app` alone.
+ * Folder → folders (or single files) it may import from, beside its own. `main` is a file, `app` a file and a folder. The
+ * port of the store is open to whoever is above it; the adapters are constructed by `app` alone.
  */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   main: ['app', 'cli', 'config', 'core', 'observe'],

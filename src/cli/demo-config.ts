@@ -94,6 +94,7 @@ export function demoConfig({ host, port, upstream }: { host: string; port: numbe
     trustedProxies: [],
     requestId: { trust: 'always' },
     log: { level: 'silent' },
+    drainDelayMs: 0,
     drainMs: 1_000,
   };
 }

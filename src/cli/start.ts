@@ -8,6 +8,7 @@
 
 import { pino } from 'pino';
 import { startGateway } from '../app.js';
+import { loadConfig } from '../config/load.js';
 import { BAD_CONFIG, DONE, FAILED } from './exit-code.js';
 import { openConfig } from './open-config.js';
 
@@ -33,20 +34,22 @@ export async function start(options: StartOptions): Promise<number> {
     options.writeError(opened.report);
     return BAD_CONFIG;
   }
-  const { config, file, warnings } = opened;
+  const { config, file, included, warnings } = opened;
   const log = pino({ level: config.log.level, timestamp: pino.stdTimeFunctions.isoTime });
   const always = log.child({}, config.log.level === 'silent' ? {} : { level: 'info' });
-  log.info({ file, version: options.version }, 'configuration');
-  for (const { line, column, path, message } of warnings) log.warn({ file, line, column, path }, message);
+  log.info({ file, ...(included.length === 0 ? {} : { included }), version: options.version }, 'configuration');
+  for (const { message, ...place } of warnings) log.warn(place, message);
 
   const signals = listenForSignals();
   try {
-    const gateway = await startGateway(config, { version: options.version, log });
+    const source = { first: { ...opened, kind: 'loaded' as const }, load: () => loadConfig(file, options.env) };
+    const gateway = await startGateway(config, { version: options.version, log, source });
     always.info({ listener: 'http', url: gateway.url }, 'listening');
     if (gateway.adminUrl !== null) always.info({ listener: 'admin', url: gateway.adminUrl }, 'listening');
     signals.onHangUp = () => {
       log.info({ signal: 'SIGHUP' }, 'reloading');
-      gateway.reload();
+      // What came of it is logged by the gateway.
+      void gateway.reload();
     };
     const signal = await signals.first;
     log.info({ signal }, 'stopping');

@@ -186,5 +186,8 @@ export type Config = {
   readonly trustedProxies: readonly string[];
   readonly requestId: { readonly trust: RequestIdTrust };
   readonly log: { readonly level: LogLevel };
+  /** How long flights may go on once nothing more is accepted. */
   readonly drainMs: number;
+  /** How long requests are still accepted before, while it says that it is not ready. */
+  readonly drainDelayMs: number;
 };

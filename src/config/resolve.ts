@@ -16,6 +16,7 @@ import {
   type Rule,
 } from '../core/rule.js';
 import type { AdminConfig, Config } from './config.js';
+import type { FieldPath } from './fault.js';
 import { limitsOf, listenOf } from './resolve-listener.js';
 import { storeOf } from './resolve-store.js';
 import { upstreamOf } from './resolve-upstream.js';
@@ -33,17 +34,19 @@ import { durationMs, sizeBytes } from './units.js';
 
 type RouteOf<Kind extends KeyedPolicy['kind']> = Extract<RouteOutput, { policy: Kind }>;
 
-/** Makes the frozen configuration of a checked file. Relative paths in it begin in `directory`. */
-export function resolveConfig(output: ConfigOutput, directory: string): Config {
+/** Makes the frozen configuration of a checked file. `directoryOf`: where relative paths of the field at a path begin. */
+export function resolveConfig(output: ConfigOutput, directoryOf: (path: FieldPath) => string): Config {
   const upstreams = new Map(
-    Object.entries(output.upstreams).map(([name, upstream]) => [name, upstreamOf(name, upstream, directory)]),
+    Object.entries(output.upstreams).map(([name, upstream]) => {
+      return [name, upstreamOf(name, upstream, directoryOf(['upstreams', name]))];
+    }),
   );
   const only = upstreams.size === 1 ? [...upstreams.keys()][0] : undefined;
   const unmatched = output.unmatched ?? only ?? false;
   return deepFreeze({
-    listen: listenOf(output.listen, directory),
+    listen: listenOf(output.listen, directoryOf(['listen'])),
     admin: adminOf(output.admin),
-    store: storeOf(output.store, directory),
+    store: storeOf(output.store, directoryOf(['store'])),
     upstreams,
     rules: output.routes.map((route) => ruleOf(route, only)),
     unmatched: unmatched === false ? { kind: 'not-found' } : { kind: 'upstream', name: unmatched },
@@ -51,8 +54,13 @@ export function resolveConfig(output: ConfigOutput, directory: string): Config {
     trustedProxies: output.trustedProxies,
     requestId: output.requestId,
     log: output.log,
-    drainMs: durationMs(output.drain),
+    ...drainOf(output.drain),
   });
+}
+
+function drainOf(drain: ConfigOutput['drain']): Pick<Config, 'drainMs' | 'drainDelayMs'> {
+  const { delay, timeout } = typeof drain === 'object' ? drain : { delay: 0, timeout: drain };
+  return { drainMs: durationMs(timeout), drainDelayMs: durationMs(delay) };
 }
 
 function adminOf(admin: ConfigOutput['admin']): AdminConfig {

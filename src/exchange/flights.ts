@@ -12,7 +12,6 @@ import { type Decision, decide, endingOf, waitOf, waits } from '../core/policy.j
 import { Registry } from '../core/roster.js';
 import { type Vary, variantKey, variantMaterial, varyMatches } from '../core/sharing.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
-import type { Upstream } from '../upstream/upstream.js';
 import { Answering, claimPolicyOf, refuseRepeat } from './answering.js';
 import type { Caller } from './caller.js';
 import { Flight, type FlightListener, type FlightState } from './flight.js';
@@ -40,7 +39,6 @@ export type FlightsOptions = {
   /** The in-process store that `onStoreDown: local` falls back to. */
   readonly local: Store;
   readonly leaders: Leaders;
-  readonly upstreamOf: (name: string) => Upstream;
   readonly observer: ExchangeObserver;
   readonly reconciler: Pick<Reconciler, 'unknown'>;
   readonly newFlightId: () => string;
@@ -93,7 +91,9 @@ export class Flights {
   #join(flight: Flight, caller: Caller): boolean {
     const { state } = flight;
     const same = flight.fingerprint === caller.fingerprint;
-    if (state.kind === 'claiming' && !same) return false;
+    // Rules of one scope, or of two generations, may differ in whether a duplicate waits.
+    const mayWait = waits(claimPolicyOf(caller));
+    if (state.kind === 'claiming' && (!same || mayWait !== waits(flight.policy))) return false;
     const closed =
       (state.kind === 'leading' && !state.leading.joinable) ||
       (state.kind === 'following' && state.following.isOutOfDate);
@@ -106,11 +106,11 @@ export class Flights {
       caller.refuse('key-reused');
       return true;
     }
-    if (state.kind === 'leading' && !waits(flight.policy)) {
-      this.#answering.refuseDuplicate(caller, state.leading.ref);
-      return true;
-    }
-    this.#admit(flight, caller);
+    if (mayWait && waits(flight.policy)) this.#admit(flight, caller);
+    else if (state.kind === 'following') this.#answering.refuseDuplicate(caller, state.following.ref);
+    else if (state.kind === 'leading') this.#answering.refuseDuplicate(caller, state.leading.ref);
+    // A claim whose policy does not wait: who is alike has it answered together with it.
+    else flight.add(caller);
     return true;
   }
 
@@ -281,12 +281,12 @@ export class Flights {
 
   #streamOf(flight: Flight): StreamOptions | null {
     const { policy } = flight;
-    const upstream = flight.first()?.upstream;
-    if (policy.kind !== 'coalesce' || policy.stream !== 'to-all-processes' || upstream === undefined) return null;
+    const first = flight.first();
+    if (policy.kind !== 'coalesce' || policy.stream !== 'to-all-processes' || first === null) return null;
     return {
       policy,
       budget: this.#options.leaders.budget,
-      silenceMs: this.#options.upstreamOf(upstream).bodyTimeoutMs + policy.leaseMs + SILENCE_MARGIN_MS,
+      silenceMs: first.upstream.bodyTimeoutMs + policy.leaseMs + SILENCE_MARGIN_MS,
       silenceBeyondMs: SILENCE_BEYOND_MS,
       onRecording: (recording) => this.#stream(flight, recording),
       onReaderGone: () => this.#onEmpty(flight),

@@ -12,24 +12,22 @@ import type { KeyedPolicy } from '../core/rule.js';
 import { parseTarget, type Target } from '../core/target.js';
 import { requestFault } from '../http/framing.js';
 import type { OtherName } from '../store/store.js';
-import type { Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
 import { readContent } from './content.js';
 import type { Flights } from './flights.js';
+import type { Generation } from './generation.js';
 import type { ExchangeObserver } from './observer.js';
 import { bypass, pass } from './passing.js';
 import type { Turns } from './turns.js';
 import { passUpgrade } from './upgrading.js';
 
 export type HandleOptions = {
-  readonly rules: RuleTable;
-  /** Upstream of requests that no rule matches; null: they get 404. */
-  readonly unmatched: string | null;
+  /** What requests that arrive now are handled by. */
+  readonly generation: Generation;
   /** Keys of the digests (`store.secret`): the first is in use. */
   readonly secrets: readonly string[];
   readonly flights: Flights;
   readonly turns: Turns;
-  readonly upstreamOf: (name: string) => Upstream;
   readonly observer: ExchangeObserver;
 };
 
@@ -62,20 +60,19 @@ function located({ method, target: raw, fields }: Asking, rules: RuleTable) {
 }
 
 function route(caller: Caller, options: HandleOptions): void {
-  const { target, host, match } = located(caller, options.rules);
+  const { generation, observer } = options;
+  const { target, host, match } = located(caller, generation.rules);
   const { httpVersion, rawHeaders } = caller.req;
   const fault = requestFault({ httpVersion, isStreamed: caller.isStreamed, fields: rawHeaders, target });
   if (fault !== null) return caller.refuse('bad-request', { detail: fault });
   if (caller.announcedBytes > caller.maxContentBytes) return caller.refuse('content-too-large');
   caller.rule = match?.rule ?? null;
-  const upstream = match?.rule.upstream ?? options.unmatched;
+  const upstream = match === null ? generation.unmatched : generation.upstreamOf(match.rule.upstream);
   if (upstream === null) return caller.refuse('no-route');
-  caller.upstream = upstream;
+  caller.goesTo(upstream, generation);
   if (match === null || match.rule.policy.kind === 'pass') {
-    if (caller.offer !== null) {
-      return passUpgrade(caller, caller.offer, options.upstreamOf(upstream), options.observer);
-    }
-    return pass(caller, options.upstreamOf(upstream), { kind: 'passed' }, options.observer);
+    if (caller.offer !== null) return passUpgrade(caller, caller.offer, upstream, observer);
+    return pass(caller, upstream, { kind: 'passed' }, observer);
   }
   const request = { target, host, params: match.params };
   keyed(caller, match.rule.policy, request, options).catch((error) => {
@@ -110,7 +107,7 @@ async function keyed(caller: Caller, policy: KeyedPolicy, located: Located, opti
   // A malformed Idempotency-Key is refused whatever the rule says: its sender believes to be protected.
   const believed = key.kind === 'malformed' && policy.kind === 'replay';
   if (policy.onMissingKey === 'reject' || believed) return caller.refuse(reason, { detail: `Key part "${key.part}".` });
-  bypass(caller, options.upstreamOf(caller.upstream), reason, options.observer);
+  bypass(caller, caller.upstream, reason, options.observer);
 }
 
 /** What gateways call the key whose first secret is another one of the list. */

@@ -5,7 +5,6 @@
 
 import type { MemoryBudget } from '../core/memory-budget.js';
 import { Roster } from '../core/roster.js';
-import type { Upstream } from '../upstream/upstream.js';
 import { Leading, type LeadingOptions } from './leading.js';
 import type { ExchangeObserver } from './observer.js';
 
@@ -13,7 +12,6 @@ import type { ExchangeObserver } from './observer.js';
 const LATENCY_WEIGHT = 0.2;
 
 export type LeadersOptions = {
-  readonly upstreamOf: (name: string) => Upstream;
   readonly observer: ExchangeObserver;
   /** Of what passes and is recorded. */
   readonly budget: MemoryBudget;
@@ -45,6 +43,8 @@ export class Leaders {
   add(options: Omit<LeadingOptions, 'upstream' | 'observer' | 'budget' | 'onEnded'>): Leading {
     const { caller, policy, lease, store, flight, claimedAtMs } = options;
     const { route, upstream } = caller;
+    // The call goes on when its client has left.
+    upstream.hold();
     const leading: Leading = new Leading({
       caller,
       policy,
@@ -52,11 +52,12 @@ export class Leaders {
       store,
       flight,
       claimedAtMs,
-      upstream: this.#options.upstreamOf(upstream),
+      upstream,
       observer: this.#options.observer,
       budget: this.#options.budget,
       onEnded: (latencyMs) => {
         this.#all.remove(place);
+        upstream.letGo();
         this.#tellIfIdle();
         if (latencyMs !== null) this.#learn(route, latencyMs);
       },
@@ -68,6 +69,11 @@ export class Leaders {
   /** Mean time for a whole answer by a rule, ms; null before the first. */
   latencyMsOf(route: string): number | null {
     return this.#latencies.get(route) ?? null;
+  }
+
+  /** Forgets the times of rules that are not among these. */
+  keepLatenciesOf(routes: ReadonlySet<string>): void {
+    for (const route of this.#latencies.keys()) if (!routes.has(route)) this.#latencies.delete(route);
   }
 
   /** Something of a flight goes on when it is over, for followers elsewhere; it never rejects. */

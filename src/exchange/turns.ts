@@ -13,7 +13,6 @@ import { Roster } from '../core/roster.js';
 import type { QueuePolicy } from '../core/rule.js';
 import type { Entered, NoTurn, PlaceRequest, Turn } from '../store/queue.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
-import type { Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
 import type { Leaders } from './leaders.js';
 import type { LedFlight } from './leading.js';
@@ -26,7 +25,6 @@ export type TurnsOptions = {
   /** The in-process store that `onStoreDown: local` falls back to. */
   readonly local: Store;
   readonly leaders: Leaders;
-  readonly upstreamOf: (name: string) => Upstream;
   readonly observer: ExchangeObserver;
 };
 
@@ -144,7 +142,7 @@ export class Turns {
   }
 
   #bypass(caller: Caller): void {
-    bypass(caller, this.#options.upstreamOf(caller.upstream), 'store-unavailable', this.#options.observer);
+    bypass(caller, caller.upstream, 'store-unavailable', this.#options.observer);
   }
 }
 

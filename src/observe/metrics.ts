@@ -15,6 +15,9 @@ import { Timings } from './timings.js';
 
 type Report = Parameters<ExchangeObserver['over']>[0];
 
+/** An upstream as it is shown. */
+type Shown = { readonly name: string; readonly state: UpstreamState };
+
 const WAIT_BUCKETS_S = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 const STORE_BUCKETS_S = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.2, 0.3];
 
@@ -110,7 +113,20 @@ export class Metrics {
     ['reason'],
   );
 
+  readonly #reloadSuccess = new Gauge({
+    name: 'oneflight_config_reload_success',
+    help: 'Whether the configuration was good when it was last read: 1, or 0.',
+    registers: [this.#registry],
+  });
+  readonly #reloadedAt = new Gauge({
+    name: 'oneflight_config_reload_success_timestamp_seconds',
+    help: 'When the configuration was last read and good.',
+    registers: [this.#registry],
+  });
+  #shown: () => readonly Shown[] = () => [];
+
   constructor(version: string) {
+    this.reloaded('good');
     collectDefaultMetrics({ register: this.#registry });
     new Gauge({
       name: 'oneflight_build_info',
@@ -191,19 +207,22 @@ export class Metrics {
   }
 
   upstreamEvent(upstream: string, event: UpstreamEvent): void {
+    // Of one that is gone, what its last requests do would bring its counters back.
+    if (!this.#shown().some(({ name }) => name === upstream)) return;
     if (event.kind === 'retried') this.#retries.inc({ upstream, cause: event.cause });
     if (event.kind === 'ejected') this.#ejections.inc({ upstream, address: event.address });
     if (event.kind === 'opened') this.#opened.inc({ upstream });
   }
 
-  /** Has the state of upstreams read whenever the metrics are. */
-  show(upstreams: readonly { readonly name: string; readonly state: UpstreamState }[]): void {
+  /** Has the state of the upstreams that there are then read whenever the metrics are. */
+  show(upstreams: () => readonly Shown[]): void {
+    this.#shown = upstreams;
     this.#upstreamGauge(
       'usable',
       'Whether an address gets requests: 1, or 0 while it is down or left out.',
       ['address'],
       (gauge) => {
-        for (const { name, state } of upstreams) {
+        for (const { name, state } of upstreams()) {
           for (const address of state.addresses) {
             gauge.set({ upstream: name, address: address.name }, Number(address.isUsable));
           }
@@ -211,16 +230,33 @@ export class Metrics {
       },
     );
     this.#upstreamGauge('pending_requests', 'Requests that an address has in progress now.', ['address'], (gauge) => {
-      for (const { name, state } of upstreams) {
+      for (const { name, state } of upstreams()) {
         for (const address of state.addresses) gauge.set({ upstream: name, address: address.name }, address.pending);
       }
     });
     this.#upstreamGauge('waiting_requests', 'Requests that wait for a connection now.', [], (gauge) => {
-      for (const { name, state } of upstreams) gauge.set({ upstream: name }, state.waiting);
+      for (const { name, state } of upstreams()) gauge.set({ upstream: name }, state.waiting);
     });
     this.#upstreamGauge('breaker_open', 'Whether the circuit breaker is open: 1, or 0.', [], (gauge) => {
-      for (const { name, state } of upstreams) gauge.set({ upstream: name }, Number(state.isOpen));
+      for (const { name, state } of upstreams()) gauge.set({ upstream: name }, Number(state.isOpen));
     });
+  }
+
+  /** Lets go of what was counted for upstreams that are not shown any more. */
+  async forgetUpstreams(): Promise<void> {
+    const names = new Set(this.#shown().map(({ name }) => name));
+    for (const counter of [this.#retries, this.#ejections, this.#opened] as Counter<string>[]) {
+      for (const { labels } of (await counter.get()).values) {
+        const { upstream } = labels as { readonly upstream: string };
+        if (!names.has(upstream)) counter.remove(labels);
+      }
+    }
+  }
+
+  /** The configuration was read again. */
+  reloaded(result: 'good' | 'bad'): void {
+    this.#reloadSuccess.set(result === 'good' ? 1 : 0);
+    if (result === 'good') this.#reloadedAt.setToCurrentTime();
   }
 
   #upstreamGauge(name: string, help: string, more: string[], read: (gauge: Gauge<string>) => void): void {
@@ -230,6 +266,8 @@ export class Metrics {
       labelNames: ['upstream', ...more],
       registers: [this.#registry],
       collect() {
+        // Of those that are gone nothing is shown.
+        this.reset();
         read(this);
       },
     });

@@ -9,20 +9,25 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
 import type { AdminConfig } from '../config/config.js';
+import type { ConfigState, ReloadResult } from '../config/reloading.js';
 import { problemMessage } from '../http/problem.js';
 import { addFlights, type FlightsApi } from './admin-flights.js';
+import { addReload } from './admin-reload.js';
 import { listenerUrl } from './front.js';
 
 export type Readiness = {
   readonly ready: boolean;
   /** What was looked at, and `ok` or what is wrong with it. */
   readonly checks: Readonly<Record<string, string>>;
+  /** How the files of the configuration stand to what is in use; null: it came from none. A bad file is no reason not to be ready. */
+  readonly config: ConfigState | null;
 };
 
 export type AdminOptions = {
   readonly config: AdminConfig & { readonly kind: 'on' };
   readonly readiness: () => Promise<Readiness>;
   readonly flights: FlightsApi;
+  readonly reload: () => Promise<ReloadResult>;
   readonly metrics: { readonly contentType: string; readonly expose: () => Promise<string> };
 };
 
@@ -50,6 +55,7 @@ export class Admin {
       return reply.header('content-type', options.metrics.contentType).send(await options.metrics.expose());
     });
     addFlights(fastify, options.flights);
+    addReload(fastify, options.reload);
     fastify.setNotFoundHandler((_request, reply) => {
       const { status, content } = problemMessage('no-route');
       return reply.code(status).header('content-type', 'application/problem+json').send(content);

@@ -61,6 +61,8 @@ export class Listener {
   /** Connections between two requests, the longest idle one first; kept only where there is a limit to their number. */
   readonly #idle: Set<Socket> | null;
   readonly #options: ListenerOptions;
+  #limits: LimitsConfig;
+  #requestIdTrust: RequestIdTrust;
   readonly #callers = new Roster<Caller>();
   readonly #connections = new WeakMap<Duplex, Connection>();
   /** Upgrades that came behind requests which are not over, by connection. */
@@ -71,6 +73,8 @@ export class Listener {
   constructor(options: ListenerOptions) {
     this.#options = options;
     const { limits } = options;
+    this.#limits = limits;
+    this.#requestIdTrust = options.requestIdTrust;
     this.#slow = new SlowClients(limits);
     this.#idle = limits.maxConnections === Number.POSITIVE_INFINITY ? null : new Set();
     this.#server = createServer(
@@ -129,6 +133,15 @@ export class Listener {
     this.#server.emit('listening');
     this.#certificate?.watch((context) => this.#front.secureWith(context), this.#options.onCertificate);
     return url;
+  }
+
+  /** Has other limits from the next request on: those that do not need a restart (config/changes.ts). */
+  allow(limits: LimitsConfig, requestIdTrust: RequestIdTrust): void {
+    this.#limits = limits;
+    this.#requestIdTrust = requestIdTrust;
+    this.#server.keepAliveTimeout = limits.keepAliveTimeoutMs;
+    this.#slow.allow(limits);
+    this.#streams?.keepAliveFor(limits.keepAliveTimeoutMs);
   }
 
   /** Reads the certificate's files again; what has not changed stays in use. */
@@ -242,7 +255,7 @@ export class Listener {
     connection.inTurn ||= res.socket === null;
     const proceed = () => {
       // Nobody need send what would be refused.
-      if (Number(req.headers['content-length'] ?? 0) <= this.#options.limits.maxContentBytes) res.writeContinue();
+      if (Number(req.headers['content-length'] ?? 0) <= this.#limits.maxContentBytes) res.writeContinue();
       this.#onRequest(req, res);
     };
     connection.admit(res, proceed);
@@ -288,7 +301,7 @@ export class Listener {
 
   #asking(req: IncomingMessage): Asking {
     const { peer } = this.#connectionOf(req.socket);
-    const fields = forwardedFields(req.rawHeaders, peer, requestIdOf(req.headers, peer, this.#options.requestIdTrust));
+    const fields = forwardedFields(req.rawHeaders, peer, requestIdOf(req.headers, peer, this.#requestIdTrust));
     return { method: req.method as string, target: req.url as string, fields };
   }
 
@@ -307,10 +320,9 @@ export class Listener {
   #arrived(req: IncomingMessage, res: ServerResponse, offer: string | null): Caller {
     const connection = this.#connectionOf(req.socket);
     const { peer } = connection;
-    const { limits, requestIdTrust } = this.#options;
-    const requestId = requestIdOf(req.headers, peer, requestIdTrust);
+    const requestId = requestIdOf(req.headers, peer, this.#requestIdTrust);
     this.#idle?.delete(req.socket);
-    const caller = new Caller(req, res, requestId, peer, offer, limits.maxContentBytes, (report) => {
+    const caller = new Caller(req, res, requestId, peer, offer, this.#limits.maxContentBytes, (report) => {
       this.#callers.remove(place);
       connection.callers.remove(placeThere);
       connection.refused ||= caller.endsConnection;
@@ -327,8 +339,8 @@ export class Listener {
   }
 
   #onStream(req: StreamRequest, res: StreamResponse, peer: Peer): Caller {
-    const { limits, requestIdTrust } = this.#options;
-    const requestId = requestIdOf(req.headers, peer, requestIdTrust);
+    const limits = this.#limits;
+    const requestId = requestIdOf(req.headers, peer, this.#requestIdTrust);
     const caller = new Caller(req, res, requestId, peer, null, limits.maxContentBytes, (report) => {
       this.#callers.remove(place);
       this.#options.over(report);

@@ -50,14 +50,20 @@ class Stillness {
 type Marks = { readonly upload: Stillness; readonly answer: Stillness };
 
 export class SlowClients {
-  readonly #limits: SlowLimits;
+  #limits: SlowLimits;
   readonly #dealings = new Map<Dealing, Marks>();
-  readonly #timer: NodeJS.Timeout;
+  #timer: NodeJS.Timeout;
 
   constructor(limits: SlowLimits) {
     this.#limits = limits;
-    const everyMs = Math.min(limits.contentTimeoutMs, limits.stallTimeoutMs) / LOOKS;
-    this.#timer = setInterval(() => this.#look(), Math.max(LEAST_MS, Math.min(MOST_MS, everyMs))).unref();
+    this.#timer = this.#started();
+  }
+
+  /** Has other limits from now on, for those who are watched already as well. */
+  allow(limits: SlowLimits): void {
+    this.close();
+    this.#limits = limits;
+    this.#timer = this.#started();
   }
 
   watch(dealing: Dealing): void {
@@ -70,6 +76,11 @@ export class SlowClients {
 
   close(): void {
     clearInterval(this.#timer);
+  }
+
+  #started(): NodeJS.Timeout {
+    const everyMs = Math.min(this.#limits.contentTimeoutMs, this.#limits.stallTimeoutMs) / LOOKS;
+    return setInterval(() => this.#look(), Math.max(LEAST_MS, Math.min(MOST_MS, everyMs))).unref();
   }
 
   #look(): void {

@@ -40,6 +40,11 @@ export class Upstream implements Attempted {
   readonly #onEvent: (event: UpstreamEvent) => void;
   /** Place in the list at which the next round begins. */
   #next = 0;
+  /** How many have to do with it: requests, the flights that they lead, loops of questions. */
+  #holders = 0;
+  /** Told when it has ended; null: it is in use. */
+  #onOver: (() => void) | null = null;
+  #isOver = false;
 
   constructor(config: UpstreamConfig, onEvent: (event: UpstreamEvent) => void = () => {}) {
     this.name = config.name;
@@ -108,6 +113,38 @@ export class Upstream implements Attempted {
   /** Begins the health checks. */
   open(): void {
     this.#checks?.start();
+  }
+
+  /** Somebody has to do with it, and lets go of it once: until then its retirement does not end it. */
+  hold(): void {
+    this.#holders += 1;
+  }
+
+  letGo(): void {
+    this.#holders -= 1;
+    this.#endIfDone();
+  }
+
+  /** Whether it has ended by its retirement. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /**
+   * It is not in use any more: it is checked no longer, and ends when nobody holds it. `onOver` is told that then.
+   */
+  retire(onOver: () => void): void {
+    this.#onOver = onOver;
+    this.#checks?.stop();
+    this.#endIfDone();
+  }
+
+  #endIfDone(): void {
+    if (this.#holders > 0 || this.#onOver === null || this.#isOver) return;
+    this.#isOver = true;
+    this.#onOver();
+    // What is left are connections that nobody uses. Not now: the last of them may just be telling of its end.
+    setImmediate(() => this.destroy().catch(() => {}));
   }
 
   /** Cuts every running exchange. */

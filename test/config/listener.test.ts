@@ -57,12 +57,7 @@ testCases('TLS material', [
     `the PEM file ${join(directory, 'none.pem')}`,
     'no such file',
   ],
-  [
-    tls('cert: one.pem, key: ▶folder'),
-    'listen.tls.key',
-    `the PEM file ${join(directory, 'folder')}`,
-    'it is not a regular file',
-  ],
+  [tls('cert: one.pem, key: ▶folder'), 'listen.tls.key', `the PEM file ${join(directory, 'folder')}`, 'a directory'],
   [
     tls('cert: ▶broken.pem, key: one.key'),
     'listen.tls.cert',

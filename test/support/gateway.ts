@@ -157,10 +157,10 @@ export class Gateway {
   readonly #listening = new Gate();
   #stopping = false;
 
-  constructor(config: string, env: Readonly<Record<string, string>>) {
+  constructor(config: string, env: Readonly<Record<string, string>>, existing: string | null) {
     const folder = mkdtempSync(join(tmpdir(), 'oneflight-'));
-    const file = join(folder, 'gateway.yaml');
-    writeFileSync(file, config);
+    const file = existing ?? join(folder, 'gateway.yaml');
+    if (existing === null) writeFileSync(file, config);
     this.#child = spawn(process.execPath, [PROGRAM, 'start', '-c', file], {
       env: { PATH, ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -290,11 +290,16 @@ export class Gateway {
   }
 }
 
-export type GatewayOptions = { readonly config: string; readonly env?: Readonly<Record<string, string>> };
+export type GatewayOptions = {
+  readonly config: string;
+  readonly env?: Readonly<Record<string, string>>;
+  /** A file that has it already, and that the test may change. */
+  readonly file?: string;
+};
 
 /** Starts a gateway that ends with the test. When the test failed, what the process wrote is shown. */
 export async function startGateway(t: Scope, options: GatewayOptions): Promise<Gateway> {
-  const gateway = new Gateway(options.config, options.env ?? {});
+  const gateway = new Gateway(options.config, options.env ?? {}, options.file ?? null);
   t.teardown(async () => {
     const how = await gateway.dispose();
     if (how === 'by itself') t.comment(`gateway ${gateway.pid} ended by itself`);
