@@ -7,6 +7,7 @@
 
 import type { Logger } from 'pino';
 import type { Config, StoreConfig, UpstreamConfig } from './config/config.js';
+import { pseudonymOf } from './config/pseudonym.js';
 import { addressOf } from './config/resolve-upstream.js';
 import { newFlightId } from './core/claim.js';
 import { compileRules } from './core/match.js';
@@ -15,6 +16,7 @@ import type { Rule } from './core/rule.js';
 import { Flights } from './exchange/flights.js';
 import { handle, maySwitch } from './exchange/handle.js';
 import { Leaders } from './exchange/leaders.js';
+import { type AskOverload, refuseOverloaded } from './exchange/overload.js';
 import { Reconciler } from './exchange/reconciler.js';
 import { Turns } from './exchange/turns.js';
 import { Metrics } from './observe/metrics.js';
@@ -22,6 +24,7 @@ import { watchExchange, watchUpstream } from './observe/watch.js';
 import type { Admin, Readiness } from './server/admin.js';
 import { type CertificateNews, faultText } from './server/certificate.js';
 import { Listener } from './server/listener.js';
+import { LoopDelay } from './server/loop-delay.js';
 import { Peers } from './server/peers.js';
 import { MemoryStore } from './store/memory.js';
 import type { RedisStore } from './store/redis.js';
@@ -53,9 +56,10 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
   const budget = new MemoryBudget(config.store.maxMemoryBytes);
   const local = new MemoryStore({ budget });
   const store = metrics.watch(await openableStore(config.store, local, log));
-  const upstreams = upstreamsOf(config, metrics, log);
+  const pseudonym = pseudonymOf(config);
+  const upstreams = upstreamsOf(config, pseudonym, metrics, log);
   const upstreamOf = (name: string): Upstream => required(upstreams, name);
-  const elsewhere = askedElsewhere(config);
+  const elsewhere = askedElsewhere(config, pseudonym);
   const reconciler = new Reconciler({
     observer,
     upstreamOf: (name, origin) => (origin === null ? upstreamOf(name) : required(elsewhere, placeOf(name, origin))),
@@ -63,6 +67,11 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
   const leaders = new Leaders({ upstreamOf, observer, budget });
   const flights = new Flights({ store, local, leaders, upstreamOf, observer, reconciler, newFlightId });
   const turns = new Turns({ store, local, leaders, upstreamOf, observer });
+  const delay = new LoopDelay(config.limits.eventLoopDelayMs);
+  const overload: AskOverload = () => {
+    if (listener.requestCount > config.limits.maxRequests) return 'requests';
+    return delay.refusesNext() ? 'event-loop' : null;
+  };
   const handling = {
     rules: compileRules(config.rules),
     unmatched: config.unmatched.kind === 'upstream' ? config.unmatched.name : null,
@@ -71,6 +80,9 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
     turns,
     upstreamOf,
     observer,
+    calls: leaders.calls,
+    pseudonym,
+    overload,
   };
   const listener = new Listener({
     listen: config.listen,
@@ -81,10 +93,13 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
     requestIdTrust: config.requestId.trust,
     takesUpgrade: (asking) => maySwitch(asking, handling.rules),
     handle: (caller) => handle(caller, handling),
+    refuseCrowded: (caller) => refuseOverloaded(caller, 'connection', observer),
     over: observer.over,
   });
   metrics.countConnections(() => listener.connectionCount);
-  const readiness = (): Promise<Readiness> => look(store, upstreams, listener.draining);
+  metrics.countRequests(() => listener.requestCount);
+  metrics.tellShedding(() => delay.share);
+  const readiness = (): Promise<Readiness> => look(store, upstreams, listener.draining, delay.share);
   let admin: Admin | null = null;
   // Loaded when clients are served already: the framework behind it takes a third of the time to start.
   const openAdmin = async (): Promise<string | null> => {
@@ -105,6 +120,7 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
   };
 
   const closeAdapters = async (): Promise<void> => {
+    delay.close();
     await admin?.close();
     await Promise.allSettled([...upstreams.values(), ...elsewhere.values()].map((upstream) => upstream.destroy()));
     await Promise.allSettled([store.close(), local.close()]);
@@ -127,8 +143,10 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
   }
 }
 
-function upstreamsOf({ upstreams }: Config, metrics: Metrics, log: Logger): Map<string, Upstream> {
-  const made = [...upstreams.values()].map((config) => new Upstream(config, watchUpstream(config.name, metrics, log)));
+function upstreamsOf({ upstreams }: Config, pseudonym: string, metrics: Metrics, log: Logger): Map<string, Upstream> {
+  const made = [...upstreams.values()].map(
+    (config) => new Upstream(config, watchUpstream(config.name, metrics, log), pseudonym),
+  );
   metrics.show(made);
   return new Map(made.map((upstream) => [upstream.name, upstream]));
 }
@@ -145,14 +163,14 @@ function required(upstreams: ReadonlyMap<string, Upstream>, name: string): Upstr
 }
 
 /** Where rules ask about unknown outcomes at a URL of its own, under the deadlines of the rule's upstream. */
-function askedElsewhere({ rules, upstreams }: Config): Map<string, Upstream> {
+function askedElsewhere({ rules, upstreams }: Config, pseudonym: string): Map<string, Upstream> {
   const elsewhere = new Map<string, Upstream>();
   for (const { upstream, policy } of rules) {
     const origin = policy.kind === 'pass' ? null : (policy.reconcile?.url.origin ?? null);
     const like = upstreams.get(upstream);
     if (origin === null || like === undefined) continue;
     const name = placeOf(upstream, origin);
-    if (!elsewhere.has(name)) elsewhere.set(name, new Upstream(elsewhereLike(like, name, origin)));
+    if (!elsewhere.has(name)) elsewhere.set(name, new Upstream(elsewhereLike(like, name, origin), () => {}, pseudonym));
   }
   return elsewhere;
 }
@@ -215,8 +233,16 @@ export async function checkStore(config: StoreConfig): Promise<StoreCheck | null
   }
 }
 
-/** Ready: not stopping, the store answers, and every upstream has an address to send to. */
-async function look(store: Store, upstreams: ReadonlyMap<string, Upstream>, draining: boolean): Promise<Readiness> {
+/**
+ * Ready: not stopping, the store answers, every upstream has an address to send to, and not every new request is refused.
+ * While some are served it is ready: what they need least is one gateway less.
+ */
+async function look(
+  store: Store,
+  upstreams: ReadonlyMap<string, Upstream>,
+  draining: boolean,
+  shed: number,
+): Promise<Readiness> {
   const storeCheck = store.ping().then(
     () => 'ok',
     (error: Error) => error.message,
@@ -225,10 +251,14 @@ async function look(store: Store, upstreams: ReadonlyMap<string, Upstream>, drai
     [
       ['draining', Promise.resolve(draining ? 'yes' : 'ok')] as const,
       ['store', storeCheck] as const,
+      ['event loop', Promise.resolve(shed < 1 ? 'ok' : 'late: every new request is refused')] as const,
       ...[...upstreams].map(([name, upstream]) => [`upstream ${name}`, upstream.probe(PROBE_MS)] as const),
     ].map(async ([name, check]) => [name, await check] as const),
   );
-  return { ready: checks.every(([, result]) => result === 'ok'), checks: Object.fromEntries(checks) };
+  const ready = checks.every(([, result]) => result === 'ok');
+  const told = Object.fromEntries(checks);
+  if (shed > 0 && shed < 1) told['event loop'] = `late: ${Math.round(shed * 100)} % of new requests are refused`;
+  return { ready, checks: told };
 }
 
 /** Drains; what is not over in time is settled as it stands, so that followers elsewhere need not wait for the lease. */

@@ -326,13 +326,13 @@ export class Caller {
     else write();
   }
 
-  /** Answers with one of the gateway's own messages. */
-  refuse(code: ProblemCode, options: ProblemOptions = {}): void {
+  /** Answers with one of the gateway's own messages; `isLast`: nothing more of its connection is read, whatever the code. */
+  refuse(code: ProblemCode, options: ProblemOptions = {}, isLast = ENDS_CONNECTION.has(code)): void {
     if (this.gone) return;
     if (this.begun) return this.cut();
     const message = problemMessage(code, options);
     const outcome: Outcome = { kind: 'refused', code, role: this.role };
-    if (ENDS_CONNECTION.has(code)) {
+    if (isLast) {
       this.#endsConnection = true;
       message.fields.push('Connection', 'close');
     }

@@ -18,6 +18,7 @@ import type { Caller } from './caller.js';
 import type { Leaders } from './leaders.js';
 import type { LedFlight } from './leading.js';
 import type { ExchangeObserver } from './observer.js';
+import { refuseOverloaded } from './overload.js';
 import { bypass } from './passing.js';
 import { ReadAhead, ReadAheadBudget } from './read-ahead.js';
 
@@ -133,8 +134,13 @@ export class Turns {
       store.release(lease, { unlessAwaited: false }).catch(() => {});
       return;
     }
+    const leading = this.#options.leaders.add({ caller, policy, lease, claimedAtMs, store, flight: ALONE });
+    if (leading === null) {
+      store.release(lease, { unlessAwaited: false }).catch(() => {});
+      return refuseOverloaded(caller, 'route', this.#options.observer);
+    }
     caller.hasTurn();
-    this.#options.leaders.add({ caller, policy, lease, claimedAtMs, store, flight: ALONE }).start();
+    leading.start();
   }
 
   #refuse(caller: Caller, policy: QueuePolicy, result: NoTurn): void {
@@ -144,7 +150,10 @@ export class Turns {
   }
 
   #bypass(caller: Caller): void {
-    bypass(caller, this.#options.upstreamOf(caller.upstream), 'store-unavailable', this.#options.observer);
+    bypass(caller, this.#options.upstreamOf(caller.upstream), 'store-unavailable', {
+      observer: this.#options.observer,
+      calls: this.#options.leaders.calls,
+    });
   }
 }
 

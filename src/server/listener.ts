@@ -48,6 +48,8 @@ export type ListenerOptions = {
   /** Whether the connection of such a request may be handed over to another protocol. */
   readonly takesUpgrade: (asking: Asking) => boolean;
   readonly handle: (caller: Caller) => void;
+  /** Answers a request that its connection has no room for. */
+  readonly refuseCrowded: (caller: Caller) => void;
   readonly over: (report: Report) => void;
 };
 
@@ -143,6 +145,11 @@ export class Listener {
   /** Connections that are open now. */
   get connectionCount(): number {
     return this.#front.count;
+  }
+
+  /** Requests that are under way. */
+  get requestCount(): number {
+    return this.#callers.size;
   }
 
   get draining(): boolean {
@@ -263,7 +270,11 @@ export class Listener {
       req.resume();
       return;
     }
-    this.#take(this.#arrived(req, res, null), refusal);
+    const caller = this.#arrived(req, res, null);
+    // Each of those that are pipelined is under way at once, as each stream of HTTP/2 is, of which Node counts.
+    const isCrowded = connection !== undefined && connection.callers.size > this.#options.limits.maxConcurrentStreams;
+    if (isCrowded) this.#options.refuseCrowded(caller);
+    else this.#take(caller, refusal);
   }
 
   /** `first`: what came right behind the request's fields; nothing of the connection has been read beyond it. */

@@ -11,6 +11,7 @@ import { withoutPrefix } from '../core/path-prefix.js';
 import type { UpstreamEvent, UpstreamState } from '../core/upstream-event.js';
 import { editedFields, withoutNames } from '../http/edits.js';
 import { clientFields } from '../http/fields.js';
+import { PRODUCT } from '../http/via.js';
 import { Address, MAX_FIELD_BYTES } from './address.js';
 import { Admission, type Waiting } from './admission.js';
 import { type Attempted, Attempts } from './attempts.js';
@@ -32,6 +33,8 @@ export type Verdict =
 
 export class Upstream implements Attempted {
   readonly name: string;
+  /** What the gateway calls itself there. */
+  readonly pseudonym: string;
   readonly #config: UpstreamConfig;
   readonly #addresses: readonly Address[];
   readonly #admission: Admission | null;
@@ -41,8 +44,9 @@ export class Upstream implements Attempted {
   /** Place in the list at which the next round begins. */
   #next = 0;
 
-  constructor(config: UpstreamConfig, onEvent: (event: UpstreamEvent) => void = () => {}) {
+  constructor(config: UpstreamConfig, onEvent: (event: UpstreamEvent) => void = () => {}, pseudonym: string = PRODUCT) {
     this.name = config.name;
+    this.pseudonym = pseudonym;
     this.#config = config;
     this.#onEvent = onEvent;
     this.#addresses = config.addresses.map((address) => new Address(address, config));

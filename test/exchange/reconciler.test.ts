@@ -38,6 +38,7 @@ async function startRig(t: Test, standing: Store['standing'] = unknown): Promise
       unprotected() {},
       unshareable() {},
       flights() {},
+      overloaded() {},
       queued() {},
       upgrades() {},
       leaseLost() {},

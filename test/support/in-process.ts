@@ -53,6 +53,7 @@ export async function startInProcess(
   const observer: ExchangeObserver = {
     sent: () => counts.sent++,
     unprotected: () => {},
+    overloaded: () => {},
     unshareable: () => {},
     flights: (_route, change) => {
       counts.inProgress += change;
@@ -80,6 +81,7 @@ export async function startInProcess(
   });
   const turns = new Turns({ store: options.store, local, leaders, upstreamOf, observer });
   const rules = compileRules(options.rules);
+  const handling = { rules, unmatched: null, secrets: [], pseudonym: 'oneflight-test', overload: () => null };
   const listener = new Listener({
     listen: { host: '127.0.0.1', port: 0, tls: null, http2: false, proxyProtocol: false },
     limits: DEFAULT_LIMITS,
@@ -88,9 +90,10 @@ export async function startInProcess(
     peers: new Peers([]),
     requestIdTrust: 'always',
     takesUpgrade: () => false,
+    refuseCrowded: (caller) => caller.refuse('overloaded'),
     handle: (caller) => {
       counts.arrived++;
-      handle(caller, { rules, unmatched: null, secrets: [], flights, turns, upstreamOf, observer });
+      handle(caller, { ...handling, flights, turns, upstreamOf, observer, calls: leaders.calls });
     },
     over: observer.over,
   });
