@@ -157,14 +157,17 @@ export class Gateway {
   readonly #listening = new Gate();
   #stopping = false;
 
-  constructor(config: string, env: Readonly<Record<string, string>>) {
+  /** `alone`: options of Node with which it is started, and nothing that a test runner adds to programs that tests start. */
+  constructor(config: string, env: Readonly<Record<string, string>>, alone: readonly string[] | null = null) {
     const folder = mkdtempSync(join(tmpdir(), 'oneflight-'));
     const file = join(folder, 'gateway.yaml');
     writeFileSync(file, config);
-    this.#child = spawn(process.execPath, [PROGRAM, 'start', '-c', file], {
-      env: { PATH, ...env },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
+    const start = [PROGRAM, 'start', '-c', file];
+    const stdio: ['ignore', 'pipe', 'pipe'] = ['ignore', 'pipe', 'pipe'];
+    this.#child =
+      alone === null
+        ? spawn(process.execPath, start, { env: { PATH, ...env }, stdio })
+        : spawn('/usr/bin/env', ['-i', `PATH=${PATH}`, process.execPath, ...alone, ...start], { stdio });
     keep('started', this.pid);
     this.exited = new Promise((resolve) => {
       this.#child.once('close', (code, signal) => {
@@ -290,11 +293,15 @@ export class Gateway {
   }
 }
 
-export type GatewayOptions = { readonly config: string; readonly env?: Readonly<Record<string, string>> };
+export type GatewayOptions = {
+  readonly config: string;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly alone?: readonly string[];
+};
 
 /** Starts a gateway that ends with the test. When the test failed, what the process wrote is shown. */
 export async function startGateway(t: Scope, options: GatewayOptions): Promise<Gateway> {
-  const gateway = new Gateway(options.config, options.env ?? {});
+  const gateway = new Gateway(options.config, options.env ?? {}, options.alone);
   t.teardown(async () => {
     const how = await gateway.dispose();
     if (how === 'by itself') t.comment(`gateway ${gateway.pid} ended by itself`);
