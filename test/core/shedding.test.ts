@@ -23,6 +23,7 @@ t.test('a pause refuses nobody, however long, nor do two of them', async (t) => 
   looks(shedding, 1, 0);
   looks(shedding, 2, 5_000);
   t.equal(refused(shedding, 100), 0, 'two collections in a row');
+  looks(shedding, 1, 0);
   for (let again = 0; again < 50; again += 1) {
     looks(shedding, 2, 500);
     looks(shedding, 1, 0);
