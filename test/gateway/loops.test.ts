@@ -2,7 +2,7 @@
 
 import { connect, createServer } from 'node:net';
 import t, { type Test } from 'tap';
-import { type Answered, burst } from '../support/client.js';
+import { type Answered, burst, rawRequest } from '../support/client.js';
 import { isProblem, problemOf } from '../support/expect.js';
 import { eventually } from '../support/gate.js';
 import { configOf, type Gateway, metricsOf, startGateway } from '../support/gateway.js';
@@ -64,6 +64,8 @@ function isEnded(t: Test, answers: readonly Answered[], allowed: readonly (strin
 
 async function allPolicies(t: Test, entry: Gateway, gateways: readonly Gateway[]): Promise<void> {
   isProblem(t, await entry.request({ path: '/passed' }), 'loop-detected');
+  const upgrade = 'GET /socket HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n';
+  isProblem(t, (await rawRequest(entry.url, upgrade))!, 'loop-detected');
   isEnded(t, await burst(10, () => entry.request({ path: '/shared/a' })), ['loop-detected']);
   isEnded(t, await burst(3, () => entry.request({ method: 'POST', path: '/locked/a' })), [
     'loop-detected',
