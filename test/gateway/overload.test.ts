@@ -228,7 +228,7 @@ async function untilAllShed(gateway: Gateway): Promise<void> {
 }
 
 t.test('while the event loop is late new requests are refused, and what is under way goes on', async (t) => {
-  const gateway = await startGateway(t, { config: configWith('eventLoopDelay: 60ms'), env: busyWith(300) });
+  const gateway = await startGateway(t, { config: configWith('eventLoopDelay: 120ms'), env: busyWith(400) });
   const post = (path: string, body = '{}') => gateway.request({ method: 'POST', path, body });
   const held = ['/shared/flight', '/locked/flight', '/by-content', '/free/long'].map((path) => stub.holds(path));
   const leaders = [post('/shared/flight'), post('/locked/flight'), post('/by-content', '{"id":1}'), post('/free/long')];
@@ -288,7 +288,7 @@ t.test('eventLoopDelay: false serves everybody, however late', async (t) => {
 });
 
 t.test('a gateway that was stopped for a while refuses nobody afterwards', async (t: Test) => {
-  const gateway = await startGateway(t, { config: configWith('eventLoopDelay: 50ms') });
+  const gateway = await startGateway(t, { config: configWith('eventLoopDelay: 200ms') });
   for (let round = 0; round < 3; round += 1) {
     gateway.pause();
     const answers = burst(5, (index) => gateway.request({ path: `/free/paused-${index}` }));
