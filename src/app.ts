@@ -9,18 +9,21 @@ import type { Logger } from 'pino';
 import { Generations } from './app/generations.js';
 import { tellOfCertificate, tellOfReload } from './app/telling.js';
 import type { Config, StoreConfig } from './config/config.js';
+import { pseudonymOf } from './config/pseudonym.js';
 import { type ConfigSource, type ConfigState, Reloading, type ReloadResult } from './config/reloading.js';
 import { newFlightId } from './core/claim.js';
 import { MemoryBudget } from './core/memory-budget.js';
 import { Flights } from './exchange/flights.js';
 import { handle, maySwitch } from './exchange/handle.js';
 import { Leaders } from './exchange/leaders.js';
+import type { AskOverload } from './exchange/overload.js';
 import { Reconciler } from './exchange/reconciler.js';
 import { Turns } from './exchange/turns.js';
 import { Metrics } from './observe/metrics.js';
 import { watchExchange, watchUpstream } from './observe/watch.js';
 import type { Admin, Readiness } from './server/admin.js';
 import { Listener } from './server/listener.js';
+import { LoopDelay } from './server/loop-delay.js';
 import { Peers } from './server/peers.js';
 import { MemoryStore } from './store/memory.js';
 import type { RedisStore } from './store/redis.js';
@@ -57,16 +60,31 @@ export async function startGateway(config: Config, { version, log, source }: Gat
   const budget = new MemoryBudget(config.store.maxMemoryBytes);
   const local = new MemoryStore({ budget });
   const store = metrics.watch(await openableStore(config.store, local, log));
+  const identity = { pseudonym: pseudonymOf(config) };
   const generations = new Generations(config, {
-    makeUpstream: (upstream) => new Upstream(upstream, watchUpstream(upstream.name, metrics, log)),
-    makeAsked: (upstream) => new Upstream(upstream),
+    makeUpstream: (upstream) => new Upstream(upstream, watchUpstream(upstream.name, metrics, log), identity),
+    makeAsked: (upstream) => new Upstream(upstream, () => {}, identity),
   });
   metrics.show(() => generations.upstreams);
   const reconciler = new Reconciler({ observer });
   const leaders = new Leaders({ observer, budget });
   const flights = new Flights({ store, local, leaders, observer, reconciler, newFlightId });
   const turns = new Turns({ store, local, leaders, observer });
-  const handling = { generation: generations.present, secrets: config.store.secrets, flights, turns, observer };
+  let delay = new LoopDelay(config.limits.eventLoopDelayMs);
+  const overload: AskOverload = () => {
+    if (listener.requestCount > generations.config.limits.maxRequests) return 'requests';
+    return delay.refusesNext() ? 'event-loop' : null;
+  };
+  const handling = {
+    generation: generations.present,
+    secrets: config.store.secrets,
+    flights,
+    turns,
+    observer,
+    calls: leaders.calls,
+    identity,
+    overload,
+  };
   const peers = new Peers(config.trustedProxies);
   const listener = new Listener({
     listen: config.listen,
@@ -80,11 +98,19 @@ export async function startGateway(config: Config, { version, log, source }: Gat
     over: observer.over,
   });
   metrics.countConnections(() => listener.connectionCount);
+  metrics.countRequests(() => listener.requestCount);
+  metrics.tellShedding(() => delay.share);
 
   const swap = async (next: Config): Promise<void> => {
+    const { eventLoopDelayMs } = generations.config.limits;
     // All that can fail comes first; a request sees the one generation or the other.
     generations.swap(next);
     handling.generation = generations.present;
+    identity.pseudonym = pseudonymOf(next);
+    if (next.limits.eventLoopDelayMs !== eventLoopDelayMs) {
+      delay.close();
+      delay = new LoopDelay(next.limits.eventLoopDelayMs);
+    }
     peers.trust(next.trustedProxies);
     listener.allow(next.limits, next.requestId.trust);
     log.level = next.log.level;
@@ -108,7 +134,10 @@ export async function startGateway(config: Config, { version, log, source }: Gat
     return reloading === null ? { kind: 'unchanged', needsRestart: [] } : reloading.reload();
   };
   let isStopping = false;
-  const readiness = (): Promise<Readiness> => look(store, generations.upstreams, isStopping, reloading?.state ?? null);
+  const readiness = (): Promise<Readiness> => {
+    const config = reloading?.state ?? null;
+    return look(store, generations.upstreams, { draining: isStopping, shed: delay.share, config });
+  };
   let admin: Admin | null = null;
   // Loaded when clients are served already: the framework behind it takes a third of the time to start.
   const openAdmin = async (): Promise<string | null> => {
@@ -130,6 +159,7 @@ export async function startGateway(config: Config, { version, log, source }: Gat
   };
 
   const closeAdapters = async (): Promise<void> => {
+    delay.close();
     await admin?.close();
     await generations.destroy();
     await Promise.allSettled([store.close(), local.close()]);
@@ -196,12 +226,18 @@ export async function checkStore(config: StoreConfig): Promise<StoreCheck | null
   }
 }
 
-/** Ready: not stopping, the store answers, and every upstream has an address to send to. */
+/**
+ * Ready: not stopping, the store answers, every upstream has an address to send to, and not every new request is refused.
+ * While some are served it is ready: what they need least is one gateway less.
+ */
 async function look(
   store: Store,
   upstreams: readonly Upstream[],
-  draining: boolean,
-  config: ConfigState | null,
+  {
+    draining,
+    shed,
+    config,
+  }: { readonly draining: boolean; readonly shed: number; readonly config: ConfigState | null },
 ): Promise<Readiness> {
   const storeCheck = store.ping().then(
     () => 'ok',
@@ -211,10 +247,14 @@ async function look(
     [
       ['draining', Promise.resolve(draining ? 'yes' : 'ok')] as const,
       ['store', storeCheck] as const,
+      ['event loop', Promise.resolve(shed < 1 ? 'ok' : 'late: every new request is refused')] as const,
       ...upstreams.map((upstream) => [`upstream ${upstream.name}`, upstream.probe(PROBE_MS)] as const),
     ].map(async ([name, check]) => [name, await check] as const),
   );
-  return { ready: checks.every(([, result]) => result === 'ok'), checks: Object.fromEntries(checks), config };
+  const ready = checks.every(([, result]) => result === 'ok');
+  const told = Object.fromEntries(checks);
+  if (shed > 0 && shed < 1) told['event loop'] = `late: ${Math.round(shed * 100)} % of new requests are refused`;
+  return { ready, checks: told, config };
 }
 
 /** Drains; what is not over in time is settled as it stands, so that followers elsewhere need not wait for the lease. */

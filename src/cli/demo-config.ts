@@ -79,12 +79,14 @@ export function demoConfig({ host, port, upstream }: { host: string; port: numbe
       {
         name: 'session-refresh',
         match: { methods: ['POST'], path: '/auth/sessions/refresh', ...everywhere },
+        maxRequests: Number.POSITIVE_INFINITY,
         upstream: 'api',
         policy: REFRESH,
       },
       {
         name: 'step-proceed',
         match: { methods: ['POST'], path: '/sessions/:session/steps/:step/proceed', ...everywhere },
+        maxRequests: Number.POSITIVE_INFINITY,
         upstream: 'api',
         policy: PROCEED,
       },

@@ -34,11 +34,14 @@ const SECTIONS: Readonly<Record<Exclude<keyof Config, 'limits'>, Section>> = {
 const LIMITS: Readonly<Record<keyof LimitsConfig, Section>> = {
   maxFieldBytes: atStart('maxFields'),
   maxContentBytes: now('maxContent'),
+  maxRequests: now('maxRequests'),
+  eventLoopDelayMs: now('eventLoopDelay'),
   maxConnections: atStart('maxConnections'),
   maxConcurrentStreams: atStart('maxConcurrentStreams'),
   fieldsTimeoutMs: atStart('fieldsTimeout'),
   contentTimeoutMs: now('contentTimeout'),
   stallTimeoutMs: now('stallTimeout'),
+  minBytesPerSecond: now('minRate'),
   keepAliveTimeoutMs: now('keepAliveTimeout'),
 };
 

@@ -112,7 +112,14 @@ export type LimitsConfig = {
   readonly maxContentBytes: number;
   /** Infinity: any number. */
   readonly maxConnections: number;
+  /** Of one connection, HTTP/1's as well. */
   readonly maxConcurrentStreams: number;
+  /** Of all connections. */
+  readonly maxRequests: number;
+  /** Infinity: the event loop may be however late. */
+  readonly eventLoopDelayMs: number;
+  /** Of clients that are read from, or written to; 0: any movement will do. */
+  readonly minBytesPerSecond: number;
   readonly fieldsTimeoutMs: number;
   readonly contentTimeoutMs: number;
   readonly stallTimeoutMs: number;

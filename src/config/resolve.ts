@@ -72,7 +72,8 @@ function ruleOf(route: RouteOutput, only: string | undefined): Rule {
   const upstream = route.upstream ?? only;
   // The cross-checks have refused such a file already.
   if (upstream === undefined) throw new Error(`route ${route.name} has no upstream`);
-  return { name: route.name, match: matchOf(route.match), upstream, policy: policyOf(route) };
+  const maxRequests = route.maxRequests ?? Number.POSITIVE_INFINITY;
+  return { name: route.name, match: matchOf(route.match), upstream, maxRequests, policy: policyOf(route) };
 }
 
 function matchOf(match: RouteOutput['match']): Match {

@@ -27,7 +27,9 @@ const admin = z
       port: port.default(DEFAULT_ADMIN.port).describe('Port of the admin listener; 0 picks a free one.'),
       token: secret('a bearer token')
         .optional()
-        .describe('Bearer token that every admin request must carry; required for any host but loopback.'),
+        .describe(
+          'Bearer token that admin requests must carry, but for the yes or no of /livez and /readyz; required for any host but loopback.',
+        ),
     }),
   ])
   .describe('The admin listener with health, metrics and flights; false switches it off.');

@@ -19,7 +19,7 @@ import { bypass } from './passing.js';
 const PLAIN_CONFLICT = { status: 409, retryAfter: { kind: 'computed' } } as const satisfies RejectPolicy['conflict'];
 
 export type AnsweringOptions = {
-  readonly leaders: Pick<Leaders, 'budget' | 'latencyMsOf'>;
+  readonly leaders: Pick<Leaders, 'budget' | 'latencyMsOf' | 'calls'>;
   readonly observer: ExchangeObserver;
 };
 
@@ -50,7 +50,8 @@ export class Answering {
 
   /** With nobody's response but its own: it is forwarded as if it had no key. */
   bypass(caller: Caller, reason: BypassReason): void {
-    bypass(caller, caller.upstream, reason, this.#options.observer);
+    const { observer, leaders } = this.#options;
+    bypass(caller, caller.upstream, reason, { observer, calls: leaders.calls });
   }
 
   /** That the flight has the key, and when to ask again. */

@@ -19,6 +19,7 @@ import { Following, type StreamOptions } from './following.js';
 import { eachOf, inSlices } from './in-slices.js';
 import type { Leaders } from './leaders.js';
 import type { ExchangeObserver } from './observer.js';
+import { refuseOverloaded } from './overload.js';
 import type { Reconciler } from './reconciler.js';
 import type { Recording } from './recording.js';
 import { RelayingReader } from './relaying.js';
@@ -58,6 +59,11 @@ export class Flights {
   constructor(options: FlightsOptions) {
     this.#options = options;
     this.#answering = new Answering(options);
+  }
+
+  /** Whether somebody here has the key, or asks who has. */
+  has(key: string): boolean {
+    return this.#open.has(key);
   }
 
   /** Takes a request whose key is known: it leads, follows, is answered or refused. */
@@ -230,6 +236,7 @@ export class Flights {
         unknown: () => this.#unknown(caller, store, lease),
       },
     });
+    if (leading === null) return this.#noCall(flight, caller, store, lease);
     flight.state = { kind: 'leading', leading };
     flight.leaderFlight = lease.flight;
     flight.expects = expects;
@@ -237,6 +244,13 @@ export class Flights {
     else for (const seeker of flight.takeAll()) this.#answering.refuseDuplicate(seeker, leading.ref);
     leading.start();
     if (expects === 'unshareable') this.#tell(flight, AS_EXPECTED);
+  }
+
+  /** The rule has as many upstream calls as it may: nobody here leads, and who waits elsewhere may. */
+  #noCall(flight: Flight, caller: Caller, store: Store, lease: Lease): void {
+    this.#close(flight);
+    this.#withdraw(store, lease, flight.election).catch(() => {});
+    for (const seeker of [caller, ...flight.takeAll()]) refuseOverloaded(seeker, 'route', this.#options.observer);
   }
 
   async #withdraw(store: Store, lease: Lease, election: number): Promise<void> {

@@ -8,15 +8,18 @@ import { fingerprintNeedsContent, fingerprintOf } from '../core/fingerprint.js';
 import { keyOf, needsContent, type RequestView } from '../core/key.js';
 import { matchRule, type RuleTable } from '../core/match.js';
 import type { ProblemCode } from '../core/outcome.js';
-import type { KeyedPolicy } from '../core/rule.js';
+import type { KeyedPolicy, Policy } from '../core/rule.js';
 import { parseTarget, type Target } from '../core/target.js';
 import { requestFault } from '../http/framing.js';
+import { hasPassed, type Identity } from '../http/via.js';
 import type { OtherName } from '../store/store.js';
 import type { Caller } from './caller.js';
+import type { Calls } from './calls.js';
 import { readContent } from './content.js';
 import type { Flights } from './flights.js';
 import type { Generation } from './generation.js';
 import type { ExchangeObserver } from './observer.js';
+import { type AskOverload, refuseOverloaded } from './overload.js';
 import { bypass, pass } from './passing.js';
 import type { Turns } from './turns.js';
 import { passUpgrade } from './upgrading.js';
@@ -29,7 +32,14 @@ export type HandleOptions = {
   readonly flights: Flights;
   readonly turns: Turns;
   readonly observer: ExchangeObserver;
+  readonly calls: Calls;
+  /** What the gateway calls itself to upstreams. */
+  readonly identity: Identity;
+  readonly overload: AskOverload;
 };
+
+/** Content that is read for a key when there is no time to lose. */
+const CHEAP_CONTENT_BYTES = 16_384;
 
 /** Takes a request and sees to it that it gets an answer, or a cut connection. Never throws, never rejects. */
 export function handle(caller: Caller, options: HandleOptions): void {
@@ -70,18 +80,40 @@ function route(caller: Caller, options: HandleOptions): void {
   const upstream = match === null ? generation.unmatched : generation.upstreamOf(match.rule.upstream);
   if (upstream === null) return caller.refuse('no-route');
   caller.goesTo(upstream, generation);
-  if (match === null || match.rule.policy.kind === 'pass') {
-    if (caller.offer !== null) return passUpgrade(caller, caller.offer, upstream, observer);
-    return pass(caller, upstream, { kind: 'passed' }, observer);
+  // Before its key is asked for: it would wait for itself.
+  if (hasPassed(caller.fields, options.identity.pseudonym)) return caller.refuse('loop-detected');
+  const overload = options.overload();
+  if (overload !== null && !(overload === 'event-loop' && mayFollow(caller, match?.rule.policy))) {
+    return refuseOverloaded(caller, overload, observer);
   }
-  const request = { target, host, params: match.params };
+  if (match === null || match.rule.policy.kind === 'pass') {
+    if (caller.offer !== null) return passUpgrade(caller, caller.offer, upstream, options);
+    return pass(caller, upstream, { kind: 'passed' }, options);
+  }
+  const request = { target, host, params: match.params, overload };
   keyed(caller, match.rule.policy, request, options).catch((error) => {
     options.observer.failed(error);
     caller.refuse('internal-error');
   });
 }
 
-type Located = { readonly target: Target; readonly host: string; readonly params: ReadonlyMap<string, string> };
+/**
+ * Whether a request may turn out to be the duplicate of one that is under way here: to tell it so, or to give it that
+ * one's response, is cheaper than to have it come again. Only where its key can be had for next to nothing.
+ */
+function mayFollow(caller: Caller, policy: Policy | undefined): boolean {
+  if (policy === undefined || policy.kind === 'pass' || policy.kind === 'queue') return false;
+  if (!needsContent(policy) && !(policy.kind === 'replay' && fingerprintNeedsContent(policy))) return true;
+  return !caller.announcesContent || (caller.announcedBytes > 0 && caller.announcedBytes <= CHEAP_CONTENT_BYTES);
+}
+
+type Located = {
+  readonly target: Target;
+  readonly host: string;
+  readonly params: ReadonlyMap<string, string>;
+  /** Why it is one too many, unless it is the duplicate of one that is not. */
+  readonly overload: ReturnType<AskOverload>;
+};
 
 async function keyed(caller: Caller, policy: KeyedPolicy, located: Located, options: HandleOptions): Promise<void> {
   const secret = options.secrets[0] ?? null;
@@ -90,6 +122,8 @@ async function keyed(caller: Caller, policy: KeyedPolicy, located: Located, opti
   const viewNow = () => ({ method, fields, content: caller.content, target, host, params });
   if (needsContent(policy) && !(await hasContent(caller, policy))) return;
   const key = keyOf(policy, viewNow(), secret);
+  const isAlone = key.kind !== 'key' || !options.flights.has(key.digest);
+  if (located.overload !== null && isAlone) return refuseOverloaded(caller, located.overload, options.observer);
   if (key.kind === 'key') {
     if (policy.kind === 'replay') {
       // Read only now: a request without a key is forwarded as it streams, whatever its length.
@@ -107,7 +141,7 @@ async function keyed(caller: Caller, policy: KeyedPolicy, located: Located, opti
   // A malformed Idempotency-Key is refused whatever the rule says: its sender believes to be protected.
   const believed = key.kind === 'malformed' && policy.kind === 'replay';
   if (policy.onMissingKey === 'reject' || believed) return caller.refuse(reason, { detail: `Key part "${key.part}".` });
-  bypass(caller, caller.upstream, reason, options.observer);
+  bypass(caller, caller.upstream, reason, options);
 }
 
 /** What gateways call the key whose first secret is another one of the list. */

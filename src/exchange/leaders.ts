@@ -5,6 +5,7 @@
 
 import type { MemoryBudget } from '../core/memory-budget.js';
 import { Roster } from '../core/roster.js';
+import { Calls } from './calls.js';
 import { Leading, type LeadingOptions } from './leading.js';
 import type { ExchangeObserver } from './observer.js';
 
@@ -19,6 +20,8 @@ export type LeadersOptions = {
 
 export class Leaders {
   readonly #options: LeadersOptions;
+  /** Those that are in progress, forwarded without a flight too. */
+  readonly calls = new Calls();
   readonly #all = new Roster<Leading>();
   /** What goes on beyond flights that this process has led. */
   readonly #after = new Set<Promise<void>>();
@@ -39,10 +42,12 @@ export class Leaders {
     return this.#all.size;
   }
 
-  /** Makes the leader of a flight; it is to be started. */
-  add(options: Omit<LeadingOptions, 'upstream' | 'observer' | 'budget' | 'onEnded'>): Leading {
+  /** Makes the leader of a flight; it is to be started. Null: its rule has as many upstream calls as it may. */
+  add(options: Omit<LeadingOptions, 'upstream' | 'observer' | 'budget' | 'onEnded'>): Leading | null {
     const { caller, policy, lease, store, flight, claimedAtMs } = options;
     const { route, upstream } = caller;
+    const callPlace = this.calls.enter(caller.rule);
+    if (callPlace === null) return null;
     // The call goes on when its client has left.
     upstream.hold();
     const leading: Leading = new Leading({
@@ -56,6 +61,7 @@ export class Leaders {
       observer: this.#options.observer,
       budget: this.#options.budget,
       onEnded: (latencyMs) => {
+        callPlace.leave();
         this.#all.remove(place);
         upstream.letGo();
         this.#tellIfIdle();

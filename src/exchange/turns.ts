@@ -17,6 +17,7 @@ import type { Caller } from './caller.js';
 import type { Leaders } from './leaders.js';
 import type { LedFlight } from './leading.js';
 import type { ExchangeObserver } from './observer.js';
+import { refuseOverloaded } from './overload.js';
 import { bypass } from './passing.js';
 import { ReadAhead, ReadAheadBudget } from './read-ahead.js';
 
@@ -131,8 +132,13 @@ export class Turns {
       store.release(lease, { unlessAwaited: false }).catch(() => {});
       return;
     }
+    const leading = this.#options.leaders.add({ caller, policy, lease, claimedAtMs, store, flight: ALONE });
+    if (leading === null) {
+      store.release(lease, { unlessAwaited: false }).catch(() => {});
+      return refuseOverloaded(caller, 'route', this.#options.observer);
+    }
     caller.hasTurn();
-    this.#options.leaders.add({ caller, policy, lease, claimedAtMs, store, flight: ALONE }).start();
+    leading.start();
   }
 
   #refuse(caller: Caller, policy: QueuePolicy, result: NoTurn): void {
@@ -142,7 +148,8 @@ export class Turns {
   }
 
   #bypass(caller: Caller): void {
-    bypass(caller, caller.upstream, 'store-unavailable', this.#options.observer);
+    const { observer, leaders } = this.#options;
+    bypass(caller, caller.upstream, 'store-unavailable', { observer, calls: leaders.calls });
   }
 }
 

@@ -4,7 +4,7 @@
  */
 
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
-import { type BypassReason, labelOf } from '../core/outcome.js';
+import { type BypassReason, labelOf, type OverloadReason } from '../core/outcome.js';
 import type { Reconciled, ReconcileVerdict } from '../core/reconcile.js';
 import type { UnshareableReason } from '../core/sharing.js';
 import type { UpstreamEvent, UpstreamState } from '../core/upstream-event.js';
@@ -42,6 +42,11 @@ export class Metrics {
   readonly #unprotected = this.#counter(
     'unprotected_requests_total',
     'Requests of a rule with a policy that were forwarded without it, by reason.',
+    ['route', 'reason'],
+  );
+  readonly #overloaded = this.#counter(
+    'overloaded_requests_total',
+    'Requests that were refused as one too many, by what there was too much of.',
     ['route', 'reason'],
   );
   readonly #unshareable = this.#counter(
@@ -151,12 +156,24 @@ export class Metrics {
 
   /** `count` is asked when the metrics are. */
   countConnections(count: () => number): void {
+    this.#gaugeOf('connections', 'Connections of clients that are open now.', count);
+  }
+
+  countRequests(count: () => number): void {
+    this.#gaugeOf('requests_in_progress', 'Requests that are under way now, those that wait among them.', count);
+  }
+
+  tellShedding(share: () => number): void {
+    this.#gaugeOf('shed_share', 'Part of the new requests that is refused as the event loop is late: 0 to 1.', share);
+  }
+
+  #gaugeOf(name: string, help: string, value: () => number): void {
     new Gauge({
-      name: 'oneflight_connections',
-      help: 'Connections of clients that are open now.',
+      name: `oneflight_${name}`,
+      help,
       registers: [this.#registry],
       collect() {
-        this.set(count());
+        this.set(value());
       },
     });
   }
@@ -176,6 +193,10 @@ export class Metrics {
 
   unprotected(route: string, reason: BypassReason): void {
     this.#unprotected.inc({ route, reason });
+  }
+
+  overloaded(route: string, reason: OverloadReason): void {
+    this.#overloaded.inc({ route, reason });
   }
 
   unshareable(route: string, reason: UnshareableReason): void {

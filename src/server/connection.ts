@@ -11,13 +11,7 @@ import { endConnection } from './farewell.js';
 import type { Dealing } from './slow-clients.js';
 
 /**
- * Requests of one connection that are handled at a time. Answers leave in order, so that more of them only pile up behind
- * the first, while each has an upstream call: without a bound one connection could have all that the upstream can take.
- * Clients that pipeline at all send a few.
- */
-const MOST_IN_PROGRESS = 100;
-/**
- * Requests, and bytes of them, that are read beyond that and wait. It is read on, as nothing else tells of a client that
+ * Requests, and bytes of them, that are read beyond those in progress and wait. It is read on, as nothing else tells of a client that
  * leaves; who sends more is left with the answers to what was taken, and has to send the rest again (RFC 9112 section 9.3.2).
  */
 const MOST_WAITING = 1_000;
@@ -42,8 +36,14 @@ export class Connection implements Dealing {
   #overrun = false;
   readonly #socket: Socket;
   readonly #tcp: Socket;
+  readonly #mostInProgress: number;
 
-  constructor(socket: Socket, peer: Peer) {
+  /**
+   * `mostInProgress`: requests that are handled at a time. Answers leave in order, so that more of them only pile up behind
+   * the first, while each has an upstream call: without a bound one connection could have all that the upstream can take.
+   */
+  constructor(socket: Socket, peer: Peer, mostInProgress: number) {
+    this.#mostInProgress = mostInProgress;
     this.#socket = socket;
     this.#tcp = (socket instanceof TLSSocket ? tcpOf(socket) : null) ?? socket;
     this.peer = peer;
@@ -58,7 +58,7 @@ export class Connection implements Dealing {
       this.#overrun = true;
       return void res.req.resume();
     }
-    if (this.#waiting.length > 0 || this.callers.size >= MOST_IN_PROGRESS)
+    if (this.#waiting.length > 0 || this.callers.size >= this.#mostInProgress)
       this.#waiting.push(() => this.#enter(res, handle));
     else this.#enter(res, handle);
   }
@@ -67,7 +67,7 @@ export class Connection implements Dealing {
   admitNext(): void {
     if (this.#admitting) return;
     this.#admitting = true;
-    while (this.callers.size < MOST_IN_PROGRESS) {
+    while (this.callers.size < this.#mostInProgress) {
       const next = this.#waiting.shift();
       if (next === undefined) break;
       next();

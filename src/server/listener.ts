@@ -154,6 +154,11 @@ export class Listener {
     return this.#front.count;
   }
 
+  /** Requests that are under way. */
+  get requestCount(): number {
+    return this.#callers.size;
+  }
+
   get draining(): boolean {
     return this.#draining;
   }
@@ -227,7 +232,7 @@ export class Listener {
   #onConnection(socket: Socket, peer: Peer): void {
     // Of a connection that Node has let go of, as of every upgrade, an error would end the process.
     socket.on('error', () => {});
-    const connection = new Connection(socket, peer);
+    const connection = new Connection(socket, peer, this.#options.limits.maxConcurrentStreams);
     this.#connections.set(socket, connection);
     this.#slow.watch(connection);
     socket.once('close', () => {

@@ -295,8 +295,9 @@ class Unread implements Dealing {
     return queuedBytes(this.#tcp) > 0;
   }
 
+  /** How much of it was taken is not known here, and none of it is not read at all: any change counts. */
   get taken(): number {
-    return queuedBytes(this.#tcp);
+    return queuedBytes(this.#tcp) * Number.MAX_SAFE_INTEGER;
   }
 
   contentLate(): void {}

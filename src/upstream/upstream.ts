@@ -11,6 +11,7 @@ import { withoutPrefix } from '../core/path-prefix.js';
 import type { UpstreamEvent, UpstreamState } from '../core/upstream-event.js';
 import { editedFields, withoutNames } from '../http/edits.js';
 import { clientFields } from '../http/fields.js';
+import { type Identity, PRODUCT } from '../http/via.js';
 import { Address, MAX_FIELD_BYTES } from './address.js';
 import { Admission, type Waiting } from './admission.js';
 import { type Attempted, Attempts } from './attempts.js';
@@ -32,6 +33,7 @@ export type Verdict =
 
 export class Upstream implements Attempted {
   readonly name: string;
+  readonly #identity: Identity;
   readonly #config: UpstreamConfig;
   readonly #addresses: readonly Address[];
   readonly #admission: Admission | null;
@@ -46,14 +48,24 @@ export class Upstream implements Attempted {
   #onOver: (() => void) | null = null;
   #isOver = false;
 
-  constructor(config: UpstreamConfig, onEvent: (event: UpstreamEvent) => void = () => {}) {
+  constructor(
+    config: UpstreamConfig,
+    onEvent: (event: UpstreamEvent) => void = () => {},
+    identity: Identity = { pseudonym: PRODUCT },
+  ) {
     this.name = config.name;
+    this.#identity = identity;
     this.#config = config;
     this.#onEvent = onEvent;
     this.#addresses = config.addresses.map((address) => new Address(address, config));
     this.#admission = config.connections === null ? null : new Admission(config.connections);
     this.#breaker = config.breaker === null ? null : new Breaker(config.breaker);
     this.#checks = config.health === null ? null : new HealthChecks(config.health, this.#addresses, onEvent);
+  }
+
+  /** What the gateway calls itself there. */
+  get pseudonym(): string {
+    return this.#identity.pseudonym;
   }
 
   /** Longest time from handing a request over to its response fields, milliseconds. */

@@ -39,6 +39,7 @@ async function startRig(t: Test, standing: Store['standing'] = unknown): Promise
       unprotected() {},
       unshareable() {},
       flights() {},
+      overloaded() {},
       queued() {},
       upgrades() {},
       leaseLost() {},

@@ -157,14 +157,16 @@ export class Gateway {
   readonly #listening = new Gate();
   #stopping = false;
 
-  constructor(config: string, env: Readonly<Record<string, string>>, existing: string | null) {
+  constructor({ config, env = {}, file: existing, alone }: GatewayOptions) {
     const folder = mkdtempSync(join(tmpdir(), 'oneflight-'));
     const file = existing ?? join(folder, 'gateway.yaml');
-    if (existing === null) writeFileSync(file, config);
-    this.#child = spawn(process.execPath, [PROGRAM, 'start', '-c', file], {
-      env: { PATH, ...env },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
+    if (existing === undefined) writeFileSync(file, config);
+    const start = [PROGRAM, 'start', '-c', file];
+    const stdio: ['ignore', 'pipe', 'pipe'] = ['ignore', 'pipe', 'pipe'];
+    this.#child =
+      alone === undefined
+        ? spawn(process.execPath, start, { env: { PATH, ...env }, stdio })
+        : spawn('/usr/bin/env', ['-i', `PATH=${PATH}`, process.execPath, ...alone, ...start], { stdio });
     keep('started', this.pid);
     this.exited = new Promise((resolve) => {
       this.#child.once('close', (code, signal) => {
@@ -295,11 +297,13 @@ export type GatewayOptions = {
   readonly env?: Readonly<Record<string, string>>;
   /** A file that has it already, and that the test may change. */
   readonly file?: string;
+  /** Options of Node with which it is started, and nothing that a test runner adds to programs that tests start. */
+  readonly alone?: readonly string[];
 };
 
 /** Starts a gateway that ends with the test. When the test failed, what the process wrote is shown. */
 export async function startGateway(t: Scope, options: GatewayOptions): Promise<Gateway> {
-  const gateway = new Gateway(options.config, options.env ?? {}, options.file ?? null);
+  const gateway = new Gateway(options);
   t.teardown(async () => {
     const how = await gateway.dispose();
     if (how === 'by itself') t.comment(`gateway ${gateway.pid} ended by itself`);

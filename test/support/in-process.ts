@@ -53,6 +53,7 @@ export async function startInProcess(
   const observer: ExchangeObserver = {
     sent: () => counts.sent++,
     unprotected: () => {},
+    overloaded: () => {},
     unshareable: () => {},
     flights: (_route, change) => {
       counts.inProgress += change;
@@ -83,6 +84,7 @@ export async function startInProcess(
     upstreamOf: () => upstream,
     askedAt: () => upstream,
   };
+  const handling = { generation, secrets: [], identity: { pseudonym: 'oneflight-test' }, overload: () => null };
   const listener = new Listener({
     listen: { host: '127.0.0.1', port: 0, tls: null, http2: false, proxyProtocol: false },
     limits: DEFAULT_LIMITS,
@@ -93,7 +95,7 @@ export async function startInProcess(
     takesUpgrade: () => false,
     handle: (caller) => {
       counts.arrived++;
-      handle(caller, { generation, secrets: [], flights, turns, observer });
+      handle(caller, { ...handling, flights, turns, observer, calls: leaders.calls });
     },
     over: observer.over,
   });
