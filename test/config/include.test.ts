@@ -104,7 +104,7 @@ t.test('mistakes are told at their places in their own files, those of all files
     }),
     [
       'gateway.yaml:3:8: drain: expected a duration from 0s to 1h, such as 250ms, 3s or 5m, got "soon"',
-      'a.yaml:5:5: routes[1].polcy: expected one of name, match, upstream, policy, got "polcy", did you mean policy?',
+      'a.yaml:5:5: routes[1].polcy: expected one of name, match, upstream, maxRequests, policy, got "polcy", did you mean policy?',
       'b.yaml:3:47: routes[0].upstream: expected the name of an upstream (api), got "apo", did you mean api?',
       'b.yaml:4:1: listen: expected no listen in an included file (routes and upstreams only), got "listen"',
       'b.yaml:5:1: route: expected one of routes, upstreams, got "route", did you mean routes?',

@@ -284,11 +284,11 @@ t.test('eventLoopDelay: false serves everybody, however late', async (t) => {
 });
 
 t.test('a gateway that was stopped for a while refuses nobody afterwards', async (t: Test) => {
-  const gateway = await startGateway(t, { config: configWith('eventLoopDelay: 200ms') });
+  const gateway = await startGateway(t, { config: configWith('eventLoopDelay: 600ms') });
   for (let round = 0; round < 3; round += 1) {
     gateway.pause();
     const answers = burst(5, (index) => gateway.request({ path: `/free/paused-${index}` }));
-    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    await new Promise((resolve) => setTimeout(resolve, 2_500));
     gateway.resume();
     t.same(codes(await answers), Array(5).fill('200'));
   }
