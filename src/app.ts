@@ -17,9 +17,10 @@ import { handle, maySwitch } from './exchange/handle.js';
 import { Leaders } from './exchange/leaders.js';
 import { Reconciler } from './exchange/reconciler.js';
 import { Turns } from './exchange/turns.js';
-import { Metrics } from './observe/metrics.js';
+import { type Figures, Metrics } from './observe/metrics.js';
 import { watchExchange, watchUpstream } from './observe/watch.js';
 import type { Admin, Readiness } from './server/admin.js';
+import type { FlightsApi } from './server/admin-flights.js';
 import { type CertificateNews, faultText } from './server/certificate.js';
 import { Listener } from './server/listener.js';
 import { Peers } from './server/peers.js';
@@ -33,7 +34,12 @@ import { Upstream } from './upstream/upstream.js';
 /** Longest time for one of the looks that readiness is made of. */
 const PROBE_MS = 1_000;
 
-export type GatewayOptions = { readonly version: string; readonly log: Logger };
+export type GatewayOptions = {
+  readonly version: string;
+  readonly log: Logger;
+  /** Who remembers which keys are taken, where that is not for this process to open. Default: as configured. */
+  readonly store?: Store;
+};
 
 /** A running gateway. */
 export type Gateway = {
@@ -42,17 +48,20 @@ export type Gateway = {
   readonly adminUrl: string | null;
   /** Reads again what may be read again while it runs: the files of the certificate. */
   reload(): void;
+  readiness(): Promise<Readiness>;
+  figures(): Promise<Figures>;
   /** Stops accepting, lets flights end within `drain`, settles the rest, and closes everything. */
   close(): Promise<void>;
 };
 
 /** Starts a gateway. Rejects when a listener cannot be bound; a store that cannot be reached is no reason not to start. */
-export async function startGateway(config: Config, { version, log }: GatewayOptions): Promise<Gateway> {
+export async function startGateway(config: Config, options: GatewayOptions): Promise<Gateway> {
+  const { version, log } = options;
   const metrics = new Metrics(version);
   const observer = watchExchange(metrics, log);
   const budget = new MemoryBudget(config.store.maxMemoryBytes);
   const local = new MemoryStore({ budget });
-  const store = metrics.watch(await openableStore(config.store, local, log));
+  const store = metrics.watch(options.store ?? (await openableStore(config.store, local, log)));
   const upstreams = upstreamsOf(config, metrics, log);
   const upstreamOf = (name: string): Upstream => required(upstreams, name);
   const elsewhere = askedElsewhere(config);
@@ -93,12 +102,7 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
     admin = new Admin({
       config: config.admin,
       readiness,
-      flights: {
-        store,
-        keepMsOf: (route) => keepMsOfRule(config.rules.find((rule) => rule.name === route)),
-        isRule: (name) => config.rules.some((rule) => rule.name === name),
-        audit: (did, entry) => log.warn(entry, `${did} by an operator`),
-      },
+      flights: flightsApi(config, store, log),
       metrics: { contentType: metrics.contentType, expose: () => metrics.expose() },
     });
     return admin.listen();
@@ -118,6 +122,8 @@ export async function startGateway(config: Config, { version, log }: GatewayOpti
       url,
       adminUrl,
       reload: () => listener.reloadCertificate(),
+      readiness,
+      figures: () => metrics.figures(),
       close: () => stop(listener, leaders, turns, reconciler, config.drainMs, log).then(closeAdapters),
     };
   } catch (error) {
@@ -175,13 +181,24 @@ function placeOf(upstream: string, origin: string): string {
   return `${upstream} ${origin}`;
 }
 
+/** What operators see and do of the keys that are taken. */
+export function flightsApi(config: Config, store: Store, log: Logger): FlightsApi {
+  return {
+    store,
+    keepMsOf: (route) => keepMsOfRule(config.rules.find((rule) => rule.name === route)),
+    isRule: (name) => config.rules.some((rule) => rule.name === name),
+    audit: (did, entry) => log.warn(entry, `${did} by an operator`),
+  };
+}
+
 /** How long a rule keeps a response that an operator gives for it; null when it keeps none. */
 function keepMsOfRule(rule: Rule | undefined): number | null {
   if (rule?.policy.kind === 'replay') return rule.policy.keepMs;
   return rule?.policy.kind === 'coalesce' && rule.policy.keep.kind === 'fixed' ? rule.policy.keep.keepMs : null;
 }
 
-async function openableStore(config: StoreConfig, local: MemoryStore, log: Logger): Promise<Store> {
+/** The store of a configuration, still to be opened: of one in memory `local`, which is that. */
+export async function openableStore(config: StoreConfig, local: MemoryStore, log: Logger): Promise<Store> {
   if (config.kind === 'memory') return local;
   return redisOf(config, (level, message, fields) => log[level](fields, message));
 }

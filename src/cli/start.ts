@@ -6,8 +6,11 @@
  * it with port 0 learns the port from them.
  */
 
-import { pino } from 'pino';
-import { startGateway } from '../app.js';
+import { availableParallelism } from 'node:os';
+import { type Logger, pino } from 'pino';
+import { type Gateway, startGateway } from '../app.js';
+import type { Config } from '../config/config.js';
+import { workerCountOf } from '../config/worker-shares.js';
 import { BAD_CONFIG, DONE, FAILED } from './exit-code.js';
 import { openConfig } from './open-config.js';
 
@@ -41,7 +44,7 @@ export async function start(options: StartOptions): Promise<number> {
 
   const signals = listenForSignals();
   try {
-    const gateway = await startGateway(config, { version: options.version, log });
+    const gateway = await startConfigured(config, options, log);
     always.info({ listener: 'http', url: gateway.url }, 'listening');
     if (gateway.adminUrl !== null) always.info({ listener: 'admin', url: gateway.adminUrl }, 'listening');
     signals.onHangUp = () => {
@@ -60,6 +63,23 @@ export async function start(options: StartOptions): Promise<number> {
   } finally {
     signals.stop();
   }
+}
+
+/** In this process, or in as many as the configuration says. */
+async function startConfigured(
+  config: Config,
+  { version, config: file, env }: StartOptions,
+  log: Logger,
+): Promise<Gateway> {
+  const count = workerCountOf(config, availableParallelism());
+  if (count === 1) return startGateway(config, { version, log });
+  // Of no use to a gateway of one process.
+  const { startWorkers } = await import('../workers/parent.js');
+  const read = (): Config | null => {
+    const opened = openConfig(file, env);
+    return opened.kind === 'good' ? opened.config : null;
+  };
+  return startWorkers(config, { version, log, count, read });
 }
 
 function listenForSignals(): Signals {

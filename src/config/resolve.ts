@@ -43,6 +43,7 @@ export function resolveConfig(output: ConfigOutput, directory: string): Config {
   return deepFreeze({
     listen: listenOf(output.listen, directory),
     admin: adminOf(output.admin),
+    workers: output.workers,
     store: storeOf(output.store, directory),
     upstreams,
     rules: output.routes.map((route) => ruleOf(route, only)),

@@ -13,6 +13,9 @@ import { type Store, StoreUnavailable } from '../store/store.js';
 import { Level, Tally } from './tally.js';
 import { Timings } from './timings.js';
 
+/** All metrics of one process as numbers. */
+export type Figures = Awaited<ReturnType<Registry['getMetricsAsJSON']>>;
+
 type Report = Parameters<ExchangeObserver['over']>[0];
 
 const WAIT_BUCKETS_S = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
@@ -116,6 +119,7 @@ export class Metrics {
       name: 'oneflight_build_info',
       help: 'Always 1; the label tells the version.',
       labelNames: ['version'],
+      aggregator: 'first',
       registers: [this.#registry],
     }).set({ version }, 1);
   }
@@ -127,6 +131,11 @@ export class Metrics {
   /** All metrics in the text exposition format. */
   expose(): Promise<string> {
     return this.#registry.metrics();
+  }
+
+  /** The same as numbers, to be put together with those of other processes (worker-figures.ts). */
+  figures(): Promise<Figures> {
+    return this.#registry.getMetricsAsJSON();
   }
 
   connectionRefused(reason: 'limit' | 'handshake' | 'proxy-protocol'): void {
@@ -202,6 +211,7 @@ export class Metrics {
       'usable',
       'Whether an address gets requests: 1, or 0 while it is down or left out.',
       ['address'],
+      'min',
       (gauge) => {
         for (const { name, state } of upstreams) {
           for (const address of state.addresses) {
@@ -210,24 +220,38 @@ export class Metrics {
         }
       },
     );
-    this.#upstreamGauge('pending_requests', 'Requests that an address has in progress now.', ['address'], (gauge) => {
-      for (const { name, state } of upstreams) {
-        for (const address of state.addresses) gauge.set({ upstream: name, address: address.name }, address.pending);
-      }
-    });
-    this.#upstreamGauge('waiting_requests', 'Requests that wait for a connection now.', [], (gauge) => {
+    this.#upstreamGauge(
+      'pending_requests',
+      'Requests that an address has in progress now.',
+      ['address'],
+      'sum',
+      (gauge) => {
+        for (const { name, state } of upstreams) {
+          for (const address of state.addresses) gauge.set({ upstream: name, address: address.name }, address.pending);
+        }
+      },
+    );
+    this.#upstreamGauge('waiting_requests', 'Requests that wait for a connection now.', [], 'sum', (gauge) => {
       for (const { name, state } of upstreams) gauge.set({ upstream: name }, state.waiting);
     });
-    this.#upstreamGauge('breaker_open', 'Whether the circuit breaker is open: 1, or 0.', [], (gauge) => {
+    this.#upstreamGauge('breaker_open', 'Whether the circuit breaker is open: 1, or 0.', [], 'max', (gauge) => {
       for (const { name, state } of upstreams) gauge.set({ upstream: name }, Number(state.isOpen));
     });
   }
 
-  #upstreamGauge(name: string, help: string, more: string[], read: (gauge: Gauge<string>) => void): void {
+  /** `overWorkers`: what the values of several workers become together. */
+  #upstreamGauge(
+    name: string,
+    help: string,
+    more: string[],
+    overWorkers: 'sum' | 'min' | 'max',
+    read: (gauge: Gauge<string>) => void,
+  ): void {
     new Gauge({
       name: `oneflight_upstream_${name}`,
       help,
       labelNames: ['upstream', ...more],
+      aggregator: overWorkers,
       registers: [this.#registry],
       collect() {
         read(this);

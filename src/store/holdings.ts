@@ -62,8 +62,8 @@ export class Holdings {
     if (result?.kind === 'turn') this.#turns.set(flight, { lease: result.lease, election: 0, holdMs });
   }
 
-  /** The worker is gone: everything is given up. Never rejects. */
-  async giveUp(store: Store): Promise<void> {
+  /** The worker is gone: everything is given up. Answers how many flights and turns it was leading; never rejects. */
+  async giveUp(store: Store): Promise<number> {
     const { queue } = store;
     // Who waits leaves first, so that nothing that is given up comes back here.
     const left: Promise<unknown>[] = [...this.#places.values()].map((place) => queue.turn(place, LEAVING));
@@ -73,10 +73,12 @@ export class Holdings {
     await Promise.allSettled(left);
     const end = ({ lease, election, holdMs }: Led, leases: Pick<Store, 'complete'>) =>
       leases.complete(lease, { kind: 'unknown', election }, holdMs);
-    await Promise.allSettled([
+    const ends = [
       ...[...this.#led.values()].map((led) => end(led, store)),
       ...[...this.#turns.values()].map((led) => end(led, queue)),
-    ]);
+    ];
+    await Promise.allSettled(ends);
     for (const all of [this.#led, this.#turns, this.#places, this.#joined]) all.clear();
+    return ends.length;
   }
 }

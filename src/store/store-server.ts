@@ -43,8 +43,11 @@ export class StoreServer {
   readonly #holdings = new Holdings();
   /** Waits and readings, by the id of their question. */
   readonly #open = new Registry<Open>();
-  /** Resolves when the channel has ended and nothing in the store is this worker's any more. */
-  readonly closed: Promise<void>;
+  /**
+   * Resolves when the channel has ended and nothing in the store is this worker's any more, with the number of flights and
+   * turns that it had not ended.
+   */
+  readonly closed: Promise<number>;
 
   constructor(store: Store, stream: Duplex) {
     this.#store = store;
@@ -63,7 +66,7 @@ export class StoreServer {
     this.#channel.close();
   }
 
-  #giveUp(): Promise<void> {
+  #giveUp(): Promise<number> {
     for (const { end } of this.#open.values()) end.abort(new Error('the worker is gone'));
     this.#open.clear();
     return this.#holdings.giveUp(this.#store);
