@@ -90,8 +90,6 @@ class Parent {
       stdio: ['ignore', 'inherit', 'inherit', 'ipc', ...(inMemory ? (['pipe'] as const) : [])],
     });
     const url = await this.#crew.start();
-    // Should all workers be gone at some time, those after them are to listen at the same port.
-    this.#config = { ...this.#config, listen: { ...this.#config.listen, port: Number(new URL(url).port) } };
     const adminUrl = await this.#openAdmin();
     return {
       url,
