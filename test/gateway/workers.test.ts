@@ -1,7 +1,7 @@
 /** `workers: n`: several processes behind one port, who share what a gateway of one process has once. */
 
 import t, { type Test } from 'tap';
-import { type Answered, burst, Watching } from '../support/client.js';
+import { type Answered, burst, request, Watching } from '../support/client.js';
 import { allEqual, COLLAPSED, isProblem, LED, problemOf, tally } from '../support/expect.js';
 import { eventually, Gate } from '../support/gate.js';
 import { type ConfigParts, configOf, type Gateway, startGateway } from '../support/gateway.js';
@@ -247,7 +247,7 @@ t.test('three workers and one store in memory', async (t) => {
       gateway.signal('SIGTERM');
       await eventually('it is not ready', async () => (await gateway.admin('/readyz')).status === 503);
       t.match((await gateway.admin('/readyz')).json(), { ready: false, checks: { draining: 'yes' } });
-      for (const pid of startedPids(gateway)) process.kill(pid, 'SIGINT');
+      signalAll(startedPids(gateway), 'SIGINT');
       t.ok(startedPids(gateway).filter(isAlive).length > 0, 'who has something to end is there');
       held.release();
       t.equal((await leader).status, 200);
@@ -259,7 +259,6 @@ t.test('three workers and one store in memory', async (t) => {
 });
 
 async function gatewayAdmin(gateway: Gateway, path: string, content: unknown): Promise<Answered> {
-  const { request } = await import('../support/client.js');
   const headers = ['Content-Type', 'application/json'];
   return request(gateway.adminUrl, { method: 'POST', path, headers, body: JSON.stringify(content) });
 }
