@@ -52,8 +52,10 @@ async function begin({
   const log = pino({ level, timestamp: pino.stdTimeFunctions.isoTime }).child({ worker });
   try {
     const inParent = config.store.kind === 'memory';
+    // Without it a worker is of no use, even if its parent lives.
+    const onGone = (): void => void leave();
     const store = inParent
-      ? { store: new ParentStore(new Socket({ fd: STORE_FD, readable: true, writable: true })) }
+      ? { store: new ParentStore(new Socket({ fd: STORE_FD, readable: true, writable: true }), onGone) }
       : {};
     const gateway = await startGateway(config, { version, log, ...store });
     setInterval(() => void tellFigures(gateway), FIGURES_MS).unref();
