@@ -12,7 +12,8 @@ execFileSync(process.execPath, ['node_modules/typescript/bin/tsc', '-p', 'tsconf
 cpSync('src/store/lua', 'dist/src/store/lua', { recursive: true });
 
 const { metafile } = await build({
-  entryPoints: ['dist/src/main.js'],
+  // A worker is a process of its own, and its parent looks for it beside itself.
+  entryPoints: { main: 'dist/src/main.js', 'worker-process': 'dist/src/workers/worker-process.js' },
   outdir: 'dist/bin',
   bundle: true,
   // What a command does not need is not loaded: each import() is a file of its own.

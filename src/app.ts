@@ -7,6 +7,7 @@
 
 import type { Logger } from 'pino';
 import { Generations } from './app/generations.js';
+import { flightsApi } from './app/operators.js';
 import { tellOfCertificate, tellOfReload } from './app/telling.js';
 import type { Config, StoreConfig } from './config/config.js';
 import { pseudonymOf } from './config/pseudonym.js';
@@ -19,7 +20,7 @@ import { Leaders } from './exchange/leaders.js';
 import type { AskOverload } from './exchange/overload.js';
 import { Reconciler } from './exchange/reconciler.js';
 import { Turns } from './exchange/turns.js';
-import { Metrics } from './observe/metrics.js';
+import { type Figures, Metrics } from './observe/metrics.js';
 import { watchExchange, watchUpstream } from './observe/watch.js';
 import type { Admin, Readiness } from './server/admin.js';
 import { Listener } from './server/listener.js';
@@ -40,6 +41,8 @@ export type GatewayOptions = {
   readonly log: Logger;
   /** Where the configuration came from, to be read again when it changes; null: it stays as it is. */
   readonly source: ConfigSource | null;
+  /** Who remembers which keys are taken, where that is not for this process to open. Default: as configured. */
+  readonly store?: Store;
 };
 
 /** A running gateway. */
@@ -49,17 +52,22 @@ export type Gateway = {
   readonly adminUrl: string | null;
   /** Reads again what may be read again while it runs: the configuration, and the certificate. Resolves when it is in use, or refused. */
   reload(): Promise<ReloadResult>;
+  readiness(): Promise<Readiness>;
+  figures(): Promise<Figures>;
+  /** Takes what somebody else has read and found good into use; null: what they read was bad. */
+  adopt(next: Config | null): Promise<void>;
   /** Is not ready for `drain.delay`, then stops accepting, lets flights end within `drain`, settles the rest, and closes everything. */
   close(): Promise<void>;
 };
 
 /** Starts a gateway. Rejects when a listener cannot be bound; a store that cannot be reached is no reason not to start. */
-export async function startGateway(config: Config, { version, log, source }: GatewayOptions): Promise<Gateway> {
+export async function startGateway(config: Config, options: GatewayOptions): Promise<Gateway> {
+  const { version, log, source } = options;
   const metrics = new Metrics(version);
   const observer = watchExchange(metrics, log);
   const budget = new MemoryBudget(config.store.maxMemoryBytes);
   const local = new MemoryStore({ budget });
-  const store = metrics.watch(await openableStore(config.store, local, log));
+  const store = metrics.watch(options.store ?? (await openableStore(config.store, local, log)));
   const identity = { pseudonym: pseudonymOf(config) };
   const generations = new Generations(config, {
     makeUpstream: (upstream) => new Upstream(upstream, watchUpstream(upstream.name, metrics, log), identity),
@@ -146,12 +154,7 @@ export async function startGateway(config: Config, { version, log, source }: Gat
     admin = new Admin({
       config: config.admin,
       readiness,
-      flights: {
-        store,
-        keepMsOf: (route) => generations.keepMsOf(route),
-        isRule: (name) => generations.isRule(name),
-        audit: (did, entry) => log.warn(entry, `${did} by an operator`),
-      },
+      flights: flightsApi(generations, store, log),
       reload,
       metrics: { contentType: metrics.contentType, expose: () => metrics.expose() },
     });
@@ -174,6 +177,12 @@ export async function startGateway(config: Config, { version, log, source }: Gat
       url,
       adminUrl,
       reload,
+      readiness,
+      figures: () => metrics.figures(),
+      adopt: async (next) => {
+        if (next !== null) await swap(next);
+        metrics.reloaded(next === null ? 'bad' : 'good');
+      },
       close: async () => {
         reloading?.stop();
         isStopping = true;
@@ -192,7 +201,8 @@ export async function startGateway(config: Config, { version, log, source }: Gat
   }
 }
 
-async function openableStore(config: StoreConfig, local: MemoryStore, log: Logger): Promise<Store> {
+/** The store of a configuration, still to be opened: of one in memory `local`, which is that. */
+export async function openableStore(config: StoreConfig, local: MemoryStore, log: Logger): Promise<Store> {
   if (config.kind === 'memory') return local;
   return redisOf(config, (level, message, fields) => log[level](fields, message));
 }

@@ -192,7 +192,7 @@ function placeOf(upstream: string, origin: string): string {
 }
 
 /** How long a rule keeps a response that an operator gives for it, ms; null when it keeps none. */
-function keepMsOfRule({ policy }: Rule): number | null {
+export function keepMsOfRule({ policy }: Rule): number | null {
   if (policy.kind === 'replay') return policy.keepMs;
   return policy.kind === 'coalesce' && policy.keep.kind === 'fixed' ? policy.keep.keepMs : null;
 }

@@ -64,6 +64,7 @@ export function demoConfig({ host, port, upstream }: { host: string; port: numbe
   return {
     listen: { host, port, tls: null, http2: false, proxyProtocol: false },
     admin: { kind: 'off' },
+    workers: 1,
     store: { kind: 'memory', maxMemoryBytes: 16_777_216, secrets: [] },
     upstreams: new Map([
       [

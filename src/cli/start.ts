@@ -6,9 +6,12 @@
  * it with port 0 learns the port from them.
  */
 
+import { availableParallelism } from 'node:os';
 import { pino } from 'pino';
-import { startGateway } from '../app.js';
+import { type Gateway, type GatewayOptions, startGateway } from '../app.js';
+import type { Config } from '../config/config.js';
 import { loadConfig } from '../config/load.js';
+import { workerCountOf } from '../config/worker-shares.js';
 import { BAD_CONFIG, DONE, FAILED } from './exit-code.js';
 import { openConfig } from './open-config.js';
 
@@ -43,7 +46,7 @@ export async function start(options: StartOptions): Promise<number> {
   const signals = listenForSignals();
   try {
     const source = { first: { ...opened, kind: 'loaded' as const }, load: () => loadConfig(file, options.env) };
-    const gateway = await startGateway(config, { version: options.version, log, source });
+    const gateway = await startConfigured(config, { version: options.version, log, source });
     always.info({ listener: 'http', url: gateway.url }, 'listening');
     if (gateway.adminUrl !== null) always.info({ listener: 'admin', url: gateway.adminUrl }, 'listening');
     signals.onHangUp = () => {
@@ -63,6 +66,15 @@ export async function start(options: StartOptions): Promise<number> {
   } finally {
     signals.stop();
   }
+}
+
+/** In this process, or in as many as the configuration says. */
+async function startConfigured(config: Config, options: GatewayOptions): Promise<Gateway> {
+  const count = workerCountOf(config, availableParallelism());
+  if (count === 1) return startGateway(config, options);
+  // Of no use to a gateway of one process.
+  const { startWorkers } = await import('../workers/parent.js');
+  return startWorkers(config, { ...options, count });
 }
 
 function listenForSignals(): Signals {

@@ -6,6 +6,7 @@ import type { Config, StoreConfig } from './config.js';
 import type { Doubt, FieldPath } from './fault.js';
 import { valueAt } from './locate.js';
 import type { Located } from './source.js';
+import { memoryShares } from './worker-shares.js';
 
 /** What is doubtful about the bounds of one rule. */
 export function boundDoubts(config: Config, rule: Rule, path: FieldPath, root: Located): Doubt[] {
@@ -41,29 +42,37 @@ function longWait(config: Config, rule: Rule, waitMs: number, path: FieldPath, r
   return [{ path: valueAt(root, exact) === undefined ? written : exact, message }];
 }
 
-/** With one process the duplicate that is late finds the flight just ended; over several it may also be late by the network. */
+/** With one process the duplicate that is late finds the flight just ended; over several it may also be late by the way to another. */
 function repeatAfterFlight(config: Config, rule: Rule, policy: CoalescePolicy, path: FieldPath): Doubt[] {
-  if (config.store.kind !== 'redis' || policy.keep.kind !== 'fixed' || policy.keep.keepMs > 0) return [];
+  if ((config.store.kind !== 'redis' && config.workers === 1) || policy.keep.kind !== 'fixed' || policy.keep.keepMs > 0)
+    return [];
   if (isSafeOnly(rule)) return [];
   const message =
-    'with 0 a duplicate that reaches another gateway just after the flight has ended is executed again: ' +
+    'with 0 a duplicate that reaches another process just after the flight has ended is executed again: ' +
     'keep the response for a few seconds';
   return [{ path: [...path, 'keep'], message }];
 }
 
 /** Rules that would keep a larger response than the memory store holds; said once of the store for those by default. */
-export function keepDoubts({ store, rules }: Config, root: Located): Doubt[] {
+export function keepDoubts(config: Config, root: Located): Doubt[] {
+  const { store, rules, workers } = config;
   if (store.kind !== 'memory') return [];
-  const larger = rules.flatMap((rule, index) =>
-    mostKept(rule) > store.maxMemoryBytes ? [['routes', index, 'maxShared']] : [],
-  );
+  // How many they are where they are counted by cores is not known before the start.
+  const count = workers === 'auto' ? 1 : workers;
+  const { storeBytes, workerBytes } = memoryShares(config, count);
+  const mostBytes = Math.min(storeBytes, workerBytes);
+  const larger = rules.flatMap((rule, index) => (mostKept(rule) > mostBytes ? [['routes', index, 'maxShared']] : []));
   const written = larger.filter((path) => valueAt(root, path) !== undefined);
+  const part = count === 1 ? '' : `what a worker may use of `;
   const doubts: Doubt[] = written.map((path) => ({
     path,
-    message: `larger than store.maxMemory (${store.maxMemoryBytes} bytes): a response of this size is never kept`,
+    message: `larger than ${part}store.maxMemory (${mostBytes} bytes): a response of this size is never kept`,
   }));
   if (written.length === larger.length) return doubts;
-  const message = 'smaller than the default of maxShared: a response between the two is never kept';
+  const message =
+    count === 1
+      ? 'smaller than the default of maxShared: a response between the two is never kept'
+      : `what a worker may use of it (${mostBytes} bytes) is smaller than the default of maxShared: a response between the two is never kept`;
   return [...doubts, { path: ['store', 'maxMemory'], message }];
 }
 

@@ -18,6 +18,7 @@ const atStart = (written: string): Section => ({ written, taken: 'at-start' });
 const SECTIONS: Readonly<Record<Exclude<keyof Config, 'limits'>, Section>> = {
   listen: atStart('listen'),
   admin: atStart('admin'),
+  workers: atStart('workers'),
   // Its keys, secrets and connections are those of flights that are under way.
   store: atStart('store'),
   upstreams: now('upstreams'),

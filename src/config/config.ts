@@ -183,6 +183,8 @@ export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' |
 export type Config = {
   readonly listen: ListenConfig;
   readonly admin: AdminConfig;
+  /** Processes that serve the port together; auto: as many as the machine has cores. */
+  readonly workers: number | 'auto';
   readonly store: StoreConfig;
   readonly upstreams: ReadonlyMap<string, UpstreamConfig>;
   /** In file order: the first that matches wins. */

@@ -18,6 +18,7 @@ import { DEFAULT_ADMIN } from './schema.js';
 import type { Located } from './source.js';
 import { nearest } from './suggest.js';
 import { upstreamFieldFaults } from './upstream-faults.js';
+import { workerFaults } from './worker-faults.js';
 
 /** Checks fields against each other. */
 export function crossCheck(draft: ConfigDraft, root: Located): Fault[] {
@@ -26,6 +27,7 @@ export function crossCheck(draft: ConfigDraft, root: Located): Fault[] {
     ...listenerFaults(draft, root),
     ...secretFaults(draft, root),
     ...redisFaults(draft, root),
+    ...workerFaults(draft, root),
   ];
   const upstreams = draft.upstreams === undefined ? null : Object.keys(draft.upstreams);
   for (const [name, upstream] of Object.entries(draft.upstreams ?? {})) {

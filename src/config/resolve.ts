@@ -46,6 +46,7 @@ export function resolveConfig(output: ConfigOutput, directoryOf: (path: FieldPat
   return deepFreeze({
     listen: listenOf(output.listen, directoryOf(['listen'])),
     admin: adminOf(output.admin),
+    workers: output.workers,
     store: storeOf(output.store, directoryOf(['store'])),
     upstreams,
     rules: output.routes.map((route) => ruleOf(route, only)),

@@ -14,7 +14,7 @@ import { isIncludePattern, isNetworkRange } from './forms.js';
 import { limits, listen, listenHost, port, requestId } from './listener-schema.js';
 import { redisFields } from './redis-schema.js';
 import { routes } from './route-schema.js';
-import { duration, fields, name, secret, size, text } from './schema-parts.js';
+import { duration, fields, name, secret, size, text, wholeNumber } from './schema-parts.js';
 import { upstream } from './upstream-schema.js';
 
 export const DEFAULT_ADMIN = { host: '127.0.0.1', port: 9090 } as const;
@@ -34,12 +34,16 @@ const admin = z
   ])
   .describe('The admin listener with health, metrics and flights; false switches it off.');
 
+const WORKERS = 'a number of processes from 1 to 256, or auto';
+
+const workers = z.union([wholeNumber('a number', 1, 256, WORKERS), z.literal('auto')], { error: WORKERS });
+
 const SECRETS = 'one to four secrets';
 
 const storeFields = {
   maxMemory: size('1MiB', '64GiB')
     .default('256MiB')
-    .describe('Bound of all responses that this process keeps in its memory.'),
+    .describe('Bound of all responses that the gateway, all its workers together, keeps in its memory.'),
   secret: z
     .union([secret('a secret'), z.array(secret('a secret')).min(1, { error: SECRETS }).max(4, { error: SECRETS })])
     .optional()
@@ -51,7 +55,11 @@ const storeFields = {
 /** The fields of each kind of store. */
 export const STORE_KINDS = {
   memory: fields({
-    kind: z.literal('memory').optional().meta({ default: 'memory' }).describe('Keys are claimed in this process.'),
+    kind: z
+      .literal('memory')
+      .optional()
+      .meta({ default: 'memory' })
+      .describe('Keys are claimed in the memory of this gateway.'),
     ...storeFields,
   }),
   redis: fields({
@@ -71,6 +79,11 @@ const drainTime = duration('0s', '1h');
 export const configSchema = fields({
   listen: listen.prefault({}),
   admin: admin.prefault({}),
+  workers: workers
+    .default(1)
+    .describe(
+      'How many processes serve the port together; auto: as many as the machine has cores. What a limit says is their sum, and they share one store in memory.',
+    ),
   store: store.prefault({}),
   upstreams: z
     .record(name, upstream)

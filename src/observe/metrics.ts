@@ -13,6 +13,9 @@ import { type Store, StoreUnavailable } from '../store/store.js';
 import { Level, Tally } from './tally.js';
 import { Timings } from './timings.js';
 
+/** All metrics of one process as numbers. */
+export type Figures = Awaited<ReturnType<Registry['getMetricsAsJSON']>>;
+
 type Report = Parameters<ExchangeObserver['over']>[0];
 
 /** An upstream as it is shown. */
@@ -121,11 +124,13 @@ export class Metrics {
   readonly #reloadSuccess = new Gauge({
     name: 'oneflight_config_reload_success',
     help: 'Whether the configuration was good when it was last read: 1, or 0.',
+    aggregator: 'min',
     registers: [this.#registry],
   });
   readonly #reloadedAt = new Gauge({
     name: 'oneflight_config_reload_success_timestamp_seconds',
     help: 'When the configuration was last read and good.',
+    aggregator: 'max',
     registers: [this.#registry],
   });
   #shown: () => readonly Shown[] = () => [];
@@ -137,6 +142,7 @@ export class Metrics {
       name: 'oneflight_build_info',
       help: 'Always 1; the label tells the version.',
       labelNames: ['version'],
+      aggregator: 'first',
       registers: [this.#registry],
     }).set({ version }, 1);
   }
@@ -148,6 +154,11 @@ export class Metrics {
   /** All metrics in the text exposition format. */
   expose(): Promise<string> {
     return this.#registry.metrics();
+  }
+
+  /** The same as numbers, to be put together with those of other processes (worker-figures.ts). */
+  figures(): Promise<Figures> {
+    return this.#registry.getMetricsAsJSON();
   }
 
   connectionRefused(reason: 'limit' | 'handshake' | 'proxy-protocol'): void {
@@ -242,6 +253,7 @@ export class Metrics {
       'usable',
       'Whether an address gets requests: 1, or 0 while it is down or left out.',
       ['address'],
+      'min',
       (gauge) => {
         for (const { name, state } of upstreams()) {
           for (const address of state.addresses) {
@@ -250,15 +262,21 @@ export class Metrics {
         }
       },
     );
-    this.#upstreamGauge('pending_requests', 'Requests that an address has in progress now.', ['address'], (gauge) => {
-      for (const { name, state } of upstreams()) {
-        for (const address of state.addresses) gauge.set({ upstream: name, address: address.name }, address.pending);
-      }
-    });
-    this.#upstreamGauge('waiting_requests', 'Requests that wait for a connection now.', [], (gauge) => {
+    this.#upstreamGauge(
+      'pending_requests',
+      'Requests that an address has in progress now.',
+      ['address'],
+      'sum',
+      (gauge) => {
+        for (const { name, state } of upstreams()) {
+          for (const address of state.addresses) gauge.set({ upstream: name, address: address.name }, address.pending);
+        }
+      },
+    );
+    this.#upstreamGauge('waiting_requests', 'Requests that wait for a connection now.', [], 'sum', (gauge) => {
       for (const { name, state } of upstreams()) gauge.set({ upstream: name }, state.waiting);
     });
-    this.#upstreamGauge('breaker_open', 'Whether the circuit breaker is open: 1, or 0.', [], (gauge) => {
+    this.#upstreamGauge('breaker_open', 'Whether the circuit breaker is open: 1, or 0.', [], 'max', (gauge) => {
       for (const { name, state } of upstreams()) gauge.set({ upstream: name }, Number(state.isOpen));
     });
   }
@@ -280,11 +298,19 @@ export class Metrics {
     if (result === 'good') this.#reloadedAt.setToCurrentTime();
   }
 
-  #upstreamGauge(name: string, help: string, more: string[], read: (gauge: Gauge<string>) => void): void {
+  /** `overWorkers`: what the values of several workers become together. */
+  #upstreamGauge(
+    name: string,
+    help: string,
+    more: string[],
+    overWorkers: 'sum' | 'min' | 'max',
+    read: (gauge: Gauge<string>) => void,
+  ): void {
     new Gauge({
       name: `oneflight_upstream_${name}`,
       help,
       labelNames: ['upstream', ...more],
+      aggregator: overWorkers,
       registers: [this.#registry],
       collect() {
         // Of those that are gone nothing is shown.

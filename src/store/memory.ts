@@ -1,5 +1,6 @@
 /**
- * The store in this process's memory, for a gateway of one process.
+ * The store in this process's memory, for a gateway of one process, or for the workers of one parent, who ask it over
+ * their channels (parent-store.ts, store-server.ts).
  *
  * Invariants: a lease ends exactly whenever its key is read, the sweep only gives memory back and ends waits; claims are
  * never evicted; a key has a flight or something that an earlier one left behind (memory-past.ts), never both.
@@ -14,8 +15,9 @@ import type { WaitOptions } from './leases.js';
 import { MemoryMarks } from './memory-marks.js';
 import { endingAs, isOf, keepMsOf, MemoryPast, named, type Origin, type Past } from './memory-past.js';
 import { MemoryQueue } from './memory-queue.js';
+import type { MemoryRelay } from './memory-relay.js';
 import { inParts, PartialSweep } from './partial-sweep.js';
-import type { Reading } from './relay.js';
+import type { Piece, PieceReader, Reading, StillRead } from './relay.js';
 import {
   type ClaimRequest,
   type FlightStanding,
@@ -28,6 +30,8 @@ import {
 export type MemoryStoreOptions = {
   /** For what is kept. A response for which there is no room is not. */
   readonly budget: MemoryBudget;
+  /** For followers in other processes. Default: none, whoever follows is in the leader's process and reads there. */
+  readonly relay?: MemoryRelay;
   /** Milliseconds of a clock that never goes back. Default: the process's own. */
   readonly now?: () => number;
 };
@@ -57,6 +61,7 @@ export class MemoryStore implements Store {
   readonly #now: () => number;
   readonly #flights = new Registry<Flight>();
   readonly #past: MemoryPast;
+  readonly #relay: MemoryRelay | null;
   /** Flights after which somebody was elected, and until when that is remembered; oldest first. */
   readonly #elected = new Map<string, number>();
   readonly #marks = new MemoryMarks();
@@ -68,6 +73,7 @@ export class MemoryStore implements Store {
 
   constructor(options: MemoryStoreOptions) {
     this.#past = new MemoryPast(options.budget);
+    this.#relay = options.relay ?? null;
     this.#now = options.now ?? (() => performance.now());
     this.queue = new MemoryQueue(this.#now);
   }
@@ -119,18 +125,21 @@ export class MemoryStore implements Store {
     return 'held';
   }
 
-  /** Whoever follows is in the leader's process and reads there. */
-  async relay(lease: Lease): Promise<Held> {
+  async relay(lease: Lease, piece: Piece): Promise<Held> {
     this.#assertOpen();
-    return this.#held(lease) === null ? 'lost' : 'held';
+    if (this.#held(lease) === null) return 'lost';
+    this.#relay?.add(lease, piece);
+    return 'held';
   }
 
-  async relayOn(): Promise<null> {
-    return null;
+  async relayOn(lease: Lease, piece: Piece | null, dropBefore: number): Promise<StillRead | null> {
+    return this.#relay?.goOn(lease, piece, dropBefore) ?? null;
   }
 
-  relayed(): Reading {
-    return { resume: () => {} };
+  relayed(ref: FlightRef, reader: PieceReader, { signal }: WaitOptions): Reading {
+    if (this.#relay === null) return { resume: () => {} };
+    const isUp = !this.#closed && this.#flightOf(ref.key, this.#now())?.origin.flight === ref.flight;
+    return this.#relay.read(ref, reader, signal, isUp);
   }
 
   async settled(ref: FlightRef, { signal }: WaitOptions): Promise<Settlement> {
@@ -240,6 +249,7 @@ export class MemoryStore implements Store {
     this.#closed = true;
     if (this.#sweeper !== null) clearInterval(this.#sweeper);
     this.queue.close();
+    this.#relay?.close();
     const reason = new StoreUnavailable('the store is closed');
     for (const flight of this.#flights.values()) {
       for (const caller of takeCallers(flight)) caller.reject(reason);
@@ -259,7 +269,7 @@ export class MemoryStore implements Store {
     this.#flights.delete(key);
     const { origin, leaseEndsAt } = flight;
     this.#past.keep(origin, { kind: 'unknown', election: flight.election }, null, origin.holdMs, leaseEndsAt);
-    for (const caller of takeCallers(flight)) caller.resolve({ kind: 'unknown', election: flight.election });
+    this.#tell(flight, { kind: 'unknown', election: flight.election });
     return null;
   }
 
@@ -327,7 +337,8 @@ export class MemoryStore implements Store {
       const flight = this.#flightOf(key, now);
       if (flight === null) continue;
       const { startedAt } = flight.origin;
-      const waiting = isAwaited(flight) ? 1 : 0;
+      // Each process asks once, however many requests wait in it.
+      const waiting = flight.uncollected + flight.callers.size;
       yield {
         ...named(flight.origin),
         state: 'in-flight',
@@ -342,8 +353,13 @@ export class MemoryStore implements Store {
     const { key, flight: id } = flight.origin;
     this.#flights.delete(key);
     const awaited = isAwaited(flight);
-    for (const caller of takeCallers(flight)) caller.resolve(settlement);
+    this.#tell(flight, settlement);
     if (awaited) this.#past.remember(id, settlement, flight.uncollected, this.#now());
+  }
+
+  #tell(flight: Flight, settlement: Settlement): void {
+    for (const caller of takeCallers(flight)) caller.resolve(settlement);
+    this.#relay?.ended(flight.origin.flight, settlement);
   }
 
   #sweep(): void {

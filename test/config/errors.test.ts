@@ -30,7 +30,12 @@ function testCases(name: string, cases: readonly Marked[]): void {
 }
 
 testCases('unknown fields, with the known ones and the one that was meant', [
-  [`${API}▶observe: true\n`, 'observe', 'one of listen, admin, store, upstreams, routes, unmatched,', '"observe"'],
+  [
+    `${API}▶observe: true\n`,
+    'observe',
+    'one of listen, admin, workers, store, upstreams, routes, unmatched,',
+    '"observe"',
+  ],
   [`${API}▶rotues: []\n`, 'rotues', 'one of ', '"rotues"', 'routes'],
   [
     `${API}listen:\n  host: 0.0.0.0\n  ▶prot: 80\n`,

@@ -151,7 +151,8 @@ export class Watching {
     const { method = 'GET', path = '/' } = options;
     const headers = fieldsOf(options, host);
     const open = (protocol === 'https:' ? https : http).request;
-    this.#request = open({ ...TRUSTING, host: hostname, port, method, path, headers, agent: false });
+    const { agent = false } = options;
+    this.#request = open({ ...TRUSTING, host: hostname, port, method, path, headers, agent });
     this.answer = new Promise<Answered>((resolve, reject) => {
       this.#request.on('error', reject);
       this.#request.on('response', (message) => {

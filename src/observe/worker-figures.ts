@@ -1,0 +1,93 @@
+/**
+ * The metrics of several workers as those of one gateway.
+ *
+ * Invariants: a counter never goes back: what a worker that has ended had counted stays in the sum, as far as it had told;
+ * of a worker that does not answer, the last that it told counts. Levels are of the workers that live.
+ */
+
+import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import type { Figures } from './metrics.js';
+
+/** What goes on when the process that had counted it is gone. */
+const LASTING: ReadonlySet<unknown> = new Set(['counter', 'histogram', 'summary']);
+
+/** More parts are added up. */
+const ENDED_MOST = 16;
+
+export class WorkerFigures {
+  /** The parent's own, of which its use of the machine is added to that of the workers. */
+  readonly #process = new Registry();
+  readonly #own = new Registry();
+  readonly #ends = new Counter({
+    name: 'oneflight_workers_ended_total',
+    help: 'Workers that have ended without having been asked to.',
+    registers: [this.#own],
+  });
+  readonly #latest = new Map<string, Figures>();
+  /** What those had counted that have ended, in few parts. */
+  readonly #ended: Figures[] = [];
+  #adding: 'no' | 'yes' = 'no';
+
+  constructor() {
+    collectDefaultMetrics({ register: this.#process });
+    const latest = this.#latest;
+    new Gauge({
+      name: 'oneflight_workers',
+      help: 'Workers that run now.',
+      registers: [this.#own],
+      collect() {
+        this.set(latest.size);
+      },
+    });
+  }
+
+  get contentType(): string {
+    return this.#own.contentType;
+  }
+
+  /** A worker runs; `id` is its alone for ever. */
+  began(id: string): void {
+    this.#latest.set(id, []);
+  }
+
+  told(id: string, figures: Figures): void {
+    // What comes when it is known to have ended is counted already.
+    if (this.#latest.has(id)) this.#latest.set(id, figures);
+  }
+
+  /** A worker has ended, and everything that it had told is here. */
+  over(id: string, how: 'asked' | 'unasked'): void {
+    const lasting = (this.#latest.get(id) ?? []).filter(({ type }) => LASTING.has(type));
+    this.#latest.delete(id);
+    this.#ended.push(lasting);
+    if (how === 'unasked') this.#ends.inc();
+    if (this.#ended.length > ENDED_MOST && this.#adding === 'no') void this.#addUp();
+  }
+
+  /** What all of them have told. */
+  all(): Promise<Figures> {
+    return sumOf([...this.#ended, ...this.#latest.values()]).getMetricsAsJSON();
+  }
+
+  /** All in the text exposition format. */
+  async expose(): Promise<string> {
+    const own = (await this.#process.getMetricsAsJSON()).filter(({ name }) => name.startsWith('process_'));
+    const sum = sumOf([...this.#ended, ...this.#latest.values(), own]);
+    // The gateway is as old as its parent.
+    const began = this.#process.getSingleMetric('process_start_time_seconds');
+    if (began !== undefined) sum.registerMetric(began);
+    return `${await sum.metrics()}\n${await this.#own.metrics()}`;
+  }
+
+  /** Nothing is taken out before its sum is in. */
+  async #addUp(): Promise<void> {
+    this.#adding = 'yes';
+    const parts = [...this.#ended];
+    this.#ended.splice(0, parts.length, await sumOf(parts).getMetricsAsJSON());
+    this.#adding = 'no';
+  }
+}
+
+function sumOf(all: readonly Figures[]): Registry {
+  return AggregatorRegistry.aggregate([...all]);
+}

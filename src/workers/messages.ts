@@ -1,0 +1,34 @@
+/** What parent and worker say to each other beside the store: orders one way, words the other. */
+
+import type { Figures } from '../observe/metrics.js';
+import type { PortableConfig } from './portable-config.js';
+
+/** What the parent asks; each is answered once, by a word with its id. */
+export type Asked =
+  | { readonly kind: 'readiness' | 'figures' }
+  /** To read the certificate's files again. */
+  | { readonly kind: 'reload' }
+  /** To take another configuration into use, which is good; null: what was read was bad, and nothing changes. */
+  | { readonly kind: 'adopt'; readonly config: PortableConfig | null };
+
+/** To a worker. */
+export type Order =
+  /** The first: what to serve, portable (portable-config.ts), and the worker's number, from 1. */
+  | { readonly kind: 'begin'; readonly worker: number; readonly version: string; readonly config: PortableConfig }
+  | { readonly kind: 'ask'; readonly id: number; readonly asked: Asked }
+  /** End what is in progress, accept no more, and exit. */
+  | { readonly kind: 'drain' };
+
+/** From a worker. */
+export type Word =
+  /** It hears orders from now on; earlier ones would be lost. */
+  | { readonly kind: 'here' }
+  | { readonly kind: 'listening'; readonly url: string }
+  /** It could not begin, and exits. */
+  | { readonly kind: 'failed'; readonly reason: string }
+  | { readonly kind: 'answer'; readonly id: number; readonly value: unknown }
+  /** Unasked, every second and at its end: what is counted by a worker that is killed is lost from here on. */
+  | { readonly kind: 'figures'; readonly figures: Figures };
+
+/** Where a worker finds its channel to the store: behind the standard streams and the way of orders and words. */
+export const STORE_FD = 4;

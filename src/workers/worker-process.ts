@@ -1,0 +1,113 @@
+/**
+ * The process of a worker: a gateway whose parent has its admin listener and, where keys are in memory, its store.
+ *
+ * Invariants: signals are the parent's business, since a terminal's and a service manager's reach every process: they are
+ * ignored here; a worker whose parent is gone drains and ends; it never ends by itself otherwise.
+ */
+
+import '../cli/young-objects.js';
+import cluster from 'node:cluster';
+import { Socket } from 'node:net';
+import { pino } from 'pino';
+import { type Gateway, startGateway } from '../app.js';
+import { ParentStore } from '../store/parent-store.js';
+import { type Asked, type Order, STORE_FD, type Word } from './messages.js';
+import { fromPortable } from './portable-config.js';
+
+const FIGURES_MS = 1_000;
+const FAILED = 1;
+
+for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => {});
+
+let starting: Promise<Gateway | null> = Promise.resolve(null);
+let stage: 'serving' | 'leaving' = 'serving';
+
+process.on('message', (order: Order) => {
+  switch (order.kind) {
+    case 'begin':
+      starting = begin(order);
+      return;
+    case 'ask':
+      void answer(order.id, order.asked);
+      return;
+    case 'drain':
+      void leave();
+  }
+});
+
+cluster.worker?.on('disconnect', () => {
+  // Without this word Node ends the process at once, and with it what is in progress.
+  if (cluster.worker !== undefined) cluster.worker.exitedAfterDisconnect = true;
+  void leave();
+});
+
+// A parent that is gone is told of by `disconnect`; what Node itself still had to say to it is nobody's loss.
+cluster.worker?.on('error', () => {});
+
+void say({ kind: 'here' });
+
+async function begin({
+  worker,
+  version,
+  config: portable,
+}: Extract<Order, { kind: 'begin' }>): Promise<Gateway | null> {
+  const config = fromPortable(portable);
+  const { level } = config.log;
+  const log = pino({ level, timestamp: pino.stdTimeFunctions.isoTime }).child({ worker });
+  try {
+    const inParent = config.store.kind === 'memory';
+    // Without it a worker is of no use, even if its parent lives.
+    const onGone = (): void => void leave();
+    const store = inParent
+      ? { store: new ParentStore(new Socket({ fd: STORE_FD, readable: true, writable: true }), onGone) }
+      : {};
+    const gateway = await startGateway(config, { version, log, source: null, ...store });
+    setInterval(() => void tellFigures(gateway), FIGURES_MS).unref();
+    await say({ kind: 'listening', url: gateway.url });
+    return gateway;
+  } catch (error) {
+    log.error({ err: error }, 'failed');
+    await say({ kind: 'failed', reason: error instanceof Error ? error.message : String(error) });
+    process.exit(FAILED);
+  }
+}
+
+async function answer(id: number, asked: Asked): Promise<void> {
+  const gateway = await starting;
+  if (gateway !== null) await say({ kind: 'answer', id, value: await ask(gateway, asked) });
+}
+
+async function ask(gateway: Gateway, asked: Asked): Promise<unknown> {
+  switch (asked.kind) {
+    case 'readiness':
+      return gateway.readiness();
+    case 'figures':
+      return gateway.figures();
+    case 'reload':
+      return void (await gateway.reload());
+    case 'adopt':
+      return gateway.adopt(asked.config === null ? null : fromPortable(asked.config));
+  }
+}
+
+async function leave(): Promise<void> {
+  if (stage === 'leaving') return;
+  stage = 'leaving';
+  const gateway = await starting;
+  await gateway?.close();
+  if (gateway !== null) await tellFigures(gateway);
+  // Not left to the event loop: after a drain nothing that is still open may keep the process alive.
+  process.exit();
+}
+
+async function tellFigures(gateway: Gateway): Promise<void> {
+  await say({ kind: 'figures', figures: await gateway.figures() });
+}
+
+/** Resolves when it is on its way, or there is nobody to hear it. */
+function say(word: Word): Promise<void> {
+  return new Promise((resolve) => {
+    if (process.connected) process.send?.(word, undefined, undefined, () => resolve());
+    else resolve();
+  });
+}
