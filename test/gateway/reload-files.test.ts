@@ -154,19 +154,15 @@ t.test('POST /reload answers when it is done: what changed, what needs a restart
   t.same((await site.reload()).json(), { reloaded: false, changed: [], needsRestart: [] });
 
   const token = 'a-token-of-some-length';
-  site.put(
-    'gateway.yaml',
-    `${config
-      .replace('listen: { host: 127.0.0.1, port: 0 }', 'listen: { host: 127.0.0.1, port: 1, http2: false }')
-      .replace('admin: { host: 127.0.0.1, port: 0 }', `admin: { port: 0, token: ${token} }`)
-      .replace('{ kind: memory }', '{ kind: memory, maxMemory: 1MiB }')
-      .replace('name: one, match: { path: /one }', 'name: two, match: { path: /two }')}
+  const next = `${config
+    .replace('listen: { host: 127.0.0.1, port: 0 }', 'listen: { host: 127.0.0.1, port: 1, http2: false }')
+    .replace('admin: { host: 127.0.0.1, port: 0 }', `admin: { port: 0, token: ${token} }`)
+    .replace('{ kind: memory }', '{ kind: memory, maxMemory: 1MiB }')
+    .replace('name: one, match: { path: /one }', 'name: two, match: { path: /two }')}
 drain: 5s
 limits: { maxFields: 32KiB, maxContent: 10B }
-`,
-  );
-  t.same((await site.reload()).json(), {
-    reloaded: true,
+`;
+  t.same(await site.change(next), {
     changed: ['routes.one', 'routes.two', 'drain', 'limits.maxContent'],
     needsRestart: ['listen', 'admin', 'store', 'limits.maxFields'],
   });
@@ -174,7 +170,7 @@ limits: { maxFields: 32KiB, maxContent: 10B }
   t.equal((await post(site.gateway, '/two')).status, 200);
   const long = await site.gateway.request({ method: 'POST', path: '/two', body: 'x'.repeat(11) });
   isProblem(t, long, 'content-too-large');
-  t.equal(site.logged(NEEDS_RESTART), 1);
+  await eventually('it is logged', () => site.logged(NEEDS_RESTART) === 1);
   const { needsRestart } = (await site.gateway.admin('/readyz').then((answer) => answer.json() as ReadyBody)).config;
   t.same(needsRestart, ['listen', 'admin', 'store', 'limits.maxFields']);
 
@@ -200,10 +196,7 @@ limits: { maxFields: 32KiB, maxContent: 10B }
   t.equal((await site.reload()).status, 422, 'told as often as it is asked');
   t.equal((await site.gateway.request({ path: '/two' })).status, 200);
 
-  site.put('gateway.yaml', config);
-  const back = (await site.reload()).json();
-  t.same(back, {
-    reloaded: true,
+  t.same(await site.change(config), {
     changed: ['routes.two', 'routes.one', 'drain', 'limits.maxContent'],
     needsRestart: [],
   });
@@ -230,11 +223,13 @@ t.test('SIGHUP has the files read, good or bad, and ends nothing', async (t) => 
   await eventually('unchanged', () => site.logged('configuration unchanged') === 1);
   writeFileSync(join(site.folder, 'gateway.yaml'), 'routes: {}\n');
   gateway.signal('SIGHUP');
-  await eventually('refused', () => site.logged(REFUSED) === 1);
-  const before = readFileSync(join(site.folder, 'gateway.yaml'), 'utf8');
+  await eventually('refused', () => site.logged(REFUSED) >= 1);
+  // Once more at most, where the change was seen before the signal came.
+  await delay(400);
+  const before = site.logged(REFUSED);
+  t.ok(before <= 2);
   gateway.signal('SIGHUP');
-  await eventually('refused again', () => site.logged(REFUSED) === 2);
-  t.equal(before, 'routes: {}\n');
+  await eventually('refused again, as it was asked for', () => site.logged(REFUSED) === before + 1);
   t.equal((await gateway.request({})).status, 200);
   await gateway.stop();
 });

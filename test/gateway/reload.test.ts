@@ -45,10 +45,8 @@ t.test('a flight ends under the rule that it began with, and who joins it meanwh
   const early = post(gateway, '/shared/one');
   await gateway.caughtUp();
 
-  site.put('gateway.yaml', configFor(after, shared('keep: 0')));
-  const answer = await site.reload();
-  t.equal(answer.status, 200);
-  t.same(answer.json(), { reloaded: true, changed: ['upstreams.api', 'routes.shared'], needsRestart: [] });
+  const change = await site.change(configFor(after, shared('keep: 0')));
+  t.same(change, { changed: ['upstreams.api', 'routes.shared'], needsRestart: [] });
 
   const late = post(gateway, '/shared/one');
   const other = await post(gateway, '/shared/other');
@@ -94,8 +92,7 @@ t.test('a turn, and a question about an unknown outcome, are those of the genera
   const call = await order.arrived(1);
   await gateway.caughtUp();
 
-  site.put('gateway.yaml', configFor(after, rules(never)));
-  t.equal((await site.reload()).status, 200);
+  await site.change(configFor(after, rules(never)));
   const third = post(gateway, '/line');
   await gateway.caughtUp();
   line.release();
@@ -161,8 +158,7 @@ t.test('a rule that stopped waiting refuses whoever meets a flight of before', a
   const send = () => site.gateway.request({ method: 'POST', path: '/order', headers: ['Idempotency-Key', 'a'] });
   const leader = send();
   await held.arrived(1);
-  site.put('gateway.yaml', configFor(stub, rule('')));
-  await site.reload();
+  await site.change(configFor(stub, rule('')));
   isProblem(t, await send(), 'in-flight');
   held.release();
   t.equal((await leader).status, 200);
@@ -188,8 +184,10 @@ t.test('an upstream that stays the same keeps its connections, its failures and 
   isProblem(t, await gateway.request({ path: '/broken' }), 'upstream-unavailable');
   await gateway.request({ path: '/a', agent });
   const { connections } = stub;
-  site.put('gateway.yaml', config(stub, '\n  - { name: more, match: { path: /more }, upstream: api }'));
-  t.same((await site.reload()).json(), { reloaded: true, changed: ['routes.more'], needsRestart: [] });
+  t.same(await site.change(config(stub, '\n  - { name: more, match: { path: /more }, upstream: api }')), {
+    changed: ['routes.more'],
+    needsRestart: [],
+  });
   isProblem(t, await gateway.request({ path: '/broken' }), 'upstream-unavailable');
   await gateway.request({ path: '/a', agent });
   t.equal(stub.connections, connections, 'the connection from before is used');
@@ -197,8 +195,7 @@ t.test('an upstream that stays the same keeps its connections, its failures and 
   t.match(text, `oneflight_upstream_usable{upstream="api",address="127.0.0.1:${stub.port}"} 1`);
   t.match(text, 'oneflight_upstream_breaker_opened_total{upstream="broken"} 1');
 
-  site.put('gateway.yaml', configOf({ upstream: other.url, routes: '' }));
-  t.equal((await site.reload()).status, 200);
+  await site.change(configOf({ upstream: other.url, routes: '' }));
   const now = (await gateway.metrics()).text;
   t.match(now, `oneflight_upstream_usable{upstream="api",address="127.0.0.1:${other.port}"} 1`);
   t.notMatch(now, `127.0.0.1:${stub.port}`, 'what is gone is shown no more');
@@ -219,8 +216,7 @@ t.test('health checks of a new upstream run, those of one that is gone do not', 
   await before.arrived(2, '/health');
   const running = site.gateway.request({ path: '/held' });
   await held.arrived(1);
-  site.put('gateway.yaml', config(after));
-  await site.reload();
+  await site.change(config(after));
   const seen = before.count('/health');
   await after.arrived(5, '/health');
   t.ok(before.count('/health') <= seen + 1, 'one at most was on its way');
@@ -315,18 +311,15 @@ t.test('what is no rule is taken into use too, over connections that are open', 
   t.equal(stub.calls.at(-1)?.header('x-forwarded-for'), '127.0.0.1');
   t.equal(stub.calls.at(-1)?.header('x-request-id'), id);
   t.equal(site.logged('exchange'), 0);
-  site.put(
-    'gateway.yaml',
-    configOf({
-      upstream: stub.url,
-      routes: '',
-      upstreams: `  other: { url: "${other.url}" }`,
-      unmatched: 'other',
-      more: 'log: { level: info }\ntrustedProxies: [127.0.0.0/8]\nrequestId: { trust: never }',
-    }),
-  );
+  const next = configOf({
+    upstream: stub.url,
+    routes: '',
+    upstreams: `  other: { url: "${other.url}" }`,
+    unmatched: 'other',
+    more: 'log: { level: info }\ntrustedProxies: [127.0.0.0/8]\nrequestId: { trust: never }',
+  });
   const changed = ['upstreams.other', 'unmatched', 'trustedProxies', 'requestId', 'log'];
-  t.same((await site.reload()).json(), { reloaded: true, changed, needsRestart: [] });
+  t.same(await site.change(next), { changed, needsRestart: [] });
   t.equal(await ask('/b'), 200);
   t.equal(other.calls.at(-1)?.header('x-forwarded-for'), '192.0.2.7, 127.0.0.1');
   t.not(other.calls.at(-1)?.header('x-request-id'), id);
@@ -345,8 +338,7 @@ t.test("an operator's response for a key whose rule is gone is kept as long as t
   const { gateway } = site;
   const send = () => gateway.request({ method: 'POST', path: '/order', headers: ['Idempotency-Key', 'a'] });
   isProblem(t, await send(), 'outcome-unknown');
-  site.put('gateway.yaml', configFor(stub));
-  await site.reload();
+  await site.change(configFor(stub));
   const { flights } = (await gateway.admin('/flights')).json() as { flights: { key: string }[] };
   const settled = await request(gateway.adminUrl, {
     method: 'POST',
@@ -355,7 +347,6 @@ t.test("an operator's response for a key whose rule is gone is kept as long as t
     body: JSON.stringify({ as: 'response', status: 201, content: 'by hand' }),
   });
   t.equal(settled.status, 200, settled.text);
-  site.put('gateway.yaml', configFor(stub, rule));
-  await site.reload();
+  await site.change(configFor(stub, rule));
   t.same([(await send()).text, stub.count('/order')], ['by hand', 1]);
 });
