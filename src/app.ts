@@ -123,7 +123,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     listener.allow(next.limits, next.requestId.trust);
     log.level = next.log.level;
     leaders.keepLatenciesOf(new Set(next.rules.map(({ name }) => name)));
-    await metrics.forgetUpstreams();
+    await metrics.forgetUpstreams().catch(observer.failed);
   };
   const reloading =
     source === null

@@ -240,7 +240,7 @@ export class Metrics {
 
   upstreamEvent(upstream: string, event: UpstreamEvent): void {
     // Of one that is gone, what its last requests do would bring its counters back.
-    if (!this.#shown().some(({ name }) => name === upstream)) return;
+    if (!this.#isShown(upstream, 'address' in event ? event.address : null)) return;
     if (event.kind === 'retried') this.#retries.inc({ upstream, cause: event.cause });
     if (event.kind === 'ejected') this.#ejections.inc({ upstream, address: event.address });
     if (event.kind === 'opened') this.#opened.inc({ upstream });
@@ -281,13 +281,17 @@ export class Metrics {
     });
   }
 
-  /** Lets go of what was counted for upstreams that are not shown any more. */
+  #isShown(upstream: string, address: string | null): boolean {
+    const { state } = this.#shown().find(({ name }) => name === upstream) ?? {};
+    return state !== undefined && (address === null || state.addresses.some(({ name }) => name === address));
+  }
+
+  /** Lets go of what was counted for upstreams and addresses that are not shown any more. */
   async forgetUpstreams(): Promise<void> {
-    const names = new Set(this.#shown().map(({ name }) => name));
     for (const counter of [this.#retries, this.#ejections, this.#opened] as Counter<string>[]) {
       for (const { labels } of (await counter.get()).values) {
-        const { upstream } = labels as { readonly upstream: string };
-        if (!names.has(upstream)) counter.remove(labels);
+        const { upstream, address = null } = labels as { readonly upstream: string; readonly address?: string };
+        if (!this.#isShown(upstream, address)) counter.remove(labels);
       }
     }
   }
