@@ -2,8 +2,8 @@
  * Which part of the new requests is refused while the event loop is late. Pure: what was measured goes in.
  *
  * Invariants: one pause, however long, refuses nobody (a collection of garbage, a process that was stopped); while the loop
- * stays late the part grows, the faster the later it is; as soon as it is on time again the part is halved every half
- * second, so that the load settles where the loop just keeps up, and nothing is refused some seconds after the end.
+ * stays late the part grows, the faster the later it is; as soon as it is on time again the part is halved every quarter of
+ * a second, so that the load settles where the loop just keeps up, and nothing is refused two seconds after the end.
  */
 
 /** Looks in a row that must be late, and time for which, before anybody is refused. */
@@ -11,7 +11,7 @@ const LATE_LOOKS = 2;
 const LATE_MS = 1_000;
 /** By which the part grows at a look, for each limit that it is late; several count, but no more than all. */
 const MORE = 0.25;
-const HALVED_IN_MS = 500;
+const HALVED_IN_MS = 250;
 /** A smaller part is none. */
 const LEAST = 0.05;
 
