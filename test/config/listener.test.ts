@@ -135,7 +135,7 @@ t.test('limits arrive in their units', async (t) => {
     maxConnections: Number.POSITIVE_INFINITY,
     maxConcurrentStreams: 128,
     maxRequests: 50_000,
-    eventLoopDelayMs: 1_000,
+    eventLoopDelayMs: 2_000,
     minBytesPerSecond: 0,
     fieldsTimeoutMs: 30_000,
     contentTimeoutMs: 60_000,
