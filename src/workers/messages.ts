@@ -8,8 +8,14 @@ export type Asked = 'readiness' | 'figures' | 'reload';
 
 /** To a worker. */
 export type Order =
-  /** The first: what to serve, portable (portable-config.ts), and the worker's number, from 1. */
-  | { readonly kind: 'begin'; readonly worker: number; readonly version: string; readonly config: PortableConfig }
+  /** The first: the configuration of the whole gateway, the worker's number, from 1, and how many they are. */
+  | {
+      readonly kind: 'begin';
+      readonly worker: number;
+      readonly count: number;
+      readonly version: string;
+      readonly config: PortableConfig;
+    }
   | { readonly kind: 'ask'; readonly id: number; readonly asked: Asked }
   /** End what is in progress, accept no more, and exit. */
   | { readonly kind: 'drain' };

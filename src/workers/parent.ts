@@ -11,7 +11,7 @@ import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import { flightsApi, type Gateway, openableStore } from '../app.js';
 import type { Config } from '../config/config.js';
-import { memoryShares, workerShare } from '../config/worker-shares.js';
+import { memoryShares } from '../config/worker-shares.js';
 import { MemoryBudget } from '../core/memory-budget.js';
 import type { Figures } from '../observe/metrics.js';
 import { WorkerFigures } from '../observe/worker-figures.js';
@@ -119,8 +119,7 @@ class Parent {
           log.warn({ worker: number, workerPid: worker.pid, flights }, 'flights of a worker ended as unknown');
       });
     }
-    const config = toPortable(workerShare(this.#config, number - 1, count));
-    worker.order({ kind: 'begin', worker: number, version, config });
+    worker.order({ kind: 'begin', worker: number, count, version, config: toPortable(this.#config) });
     return worker;
   }
 

@@ -9,6 +9,7 @@ import cluster from 'node:cluster';
 import { Socket } from 'node:net';
 import { pino } from 'pino';
 import { type Gateway, startGateway } from '../app.js';
+import { workerShare } from '../config/worker-shares.js';
 import { ParentStore } from '../store/parent-store.js';
 import { type Asked, type Order, STORE_FD, type Word } from './messages.js';
 import { fromPortable } from './portable-config.js';
@@ -34,6 +35,8 @@ process.on('message', (order: Order) => {
   }
 });
 
+// Whoever cannot be told anything any more is a parent that is gone, which is noticed below, or by the store before that.
+cluster.worker?.on('error', () => {});
 cluster.worker?.on('disconnect', () => {
   // Without this word Node ends the process at once, and with it what is in progress.
   if (cluster.worker !== undefined) cluster.worker.exitedAfterDisconnect = true;
@@ -44,10 +47,11 @@ void say({ kind: 'here' });
 
 async function begin({
   worker,
+  count,
   version,
   config: portable,
 }: Extract<Order, { kind: 'begin' }>): Promise<Gateway | null> {
-  const config = fromPortable(portable);
+  const config = workerShare(fromPortable(portable), worker - 1, count);
   const { level } = config.log;
   const log = pino({ level, timestamp: pino.stdTimeFunctions.isoTime }).child({ worker });
   try {

@@ -322,6 +322,23 @@ t.test('a worker that is killed', async (t) => {
     t.equal(after.sum('oneflight_flights_in_progress'), 0);
   });
 
+  await t.test('whoever reads along what it was leading is cut, and does not take it for whole', async (t) => {
+    const [a, b] = (await pinEach(t, gateway, 2)) as [Pinned, Pinned];
+    const first = Buffer.alloc(100_000, 'first');
+    upstream.on('/stream/kill', chunkedInParts([first], new Gate()));
+    const watch = ({ agent }: Pinned) => new Watching(gateway.url, { method: 'POST', path: '/stream/kill', agent });
+    const leader = watch(b);
+    await leader.received(first.length);
+    const follower = watch(a);
+    await follower.received(first.length);
+    const killedAtMs = performance.now();
+    process.kill(b.pid, 'SIGKILL');
+    t.ok((await follower.answer).cut);
+    t.ok(performance.now() - killedAtMs < AT_ONCE_MS);
+    await eventually('every worker serves', async () => (await gateway.admin('/readyz')).status === 200, 20_000);
+    watchOver(gateway);
+  });
+
   await t.test('workers that die young are started again after ever longer pauses', async (t) => {
     const pauses = () =>
       linesOf(gateway, 'worker ended: another one takes its place').filter(({ worker }) => worker === 1);
@@ -335,6 +352,7 @@ t.test('a worker that is killed', async (t) => {
     // The first of them had lived longer, or not, as the machine was fast.
     const lengths = pauses().map(({ pauseMs }) => Number(pauseMs));
     t.equal(lengths.length, 4);
+    t.ok(lengths.at(-1)! >= 400);
     for (const [index, length] of lengths.entries()) if (index > 1) t.equal(length, 2 * lengths[index - 1]!);
     await eventually('all serve again', async () => (await gateway.admin('/readyz')).status === 200);
     t.equal((await gateway.request({ path: '/served' })).status, 200);
