@@ -1,4 +1,4 @@
-# Build: everything, then only what runs.
+# Build: everything, then only what runs, which is the bundle.
 FROM node:24-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
@@ -6,14 +6,13 @@ RUN npm ci --ignore-scripts
 COPY tsconfig.json ./
 COPY scripts scripts
 COPY src src
-RUN npm run build && npm prune --omit=dev --ignore-scripts
+RUN npm run build
 
 FROM node:24-slim
 ENV NODE_ENV=production
 WORKDIR /app
 COPY --from=build /app/package.json ./
-COPY --from=build /app/node_modules node_modules
-COPY --from=build /app/dist/src dist/src
+COPY --from=build /app/dist/bin dist/bin
 # Nothing is written at run time: the root file system may be read-only.
 USER node
 # No configuration is in the image: mount one.
@@ -21,6 +20,6 @@ ENV ONEFLIGHT_CONFIG=/etc/oneflight/gateway.yaml
 EXPOSE 8080
 # The admin listener stays on the container's loopback; the check reads its address from the configuration.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=10s --retries=3 \
-  CMD ["node", "dist/src/main.js", "health"]
-ENTRYPOINT ["node", "dist/src/main.js"]
+  CMD ["node", "dist/bin/main.js", "health"]
+ENTRYPOINT ["node", "dist/bin/main.js"]
 CMD ["start"]

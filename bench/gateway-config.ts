@@ -3,7 +3,7 @@
 import { fileURLToPath } from 'node:url';
 
 /** The built program. */
-export const PROGRAM = fileURLToPath(new URL('../src/main.js', import.meta.url));
+export const PROGRAM = fileURLToPath(new URL('../bin/main.js', import.meta.url));
 
 export type GatewayParts = {
   readonly upstream: string;

@@ -1,9 +1,36 @@
-// Builds dist/ from nothing: the compiler's output, and beside it the Lua scripts, which the compiler does not copy.
+// Builds dist/ from nothing: the compiler's output for tests and benchmarks, and in dist/bin/ what is published and run:
+// the same as a bundle, with the Lua scripts and the licences of what is inside. Nothing else needs to be installed.
 import { execFileSync } from 'node:child_process';
-import { cpSync, rmSync } from 'node:fs';
+import { chmodSync, cpSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+import { licencesOf } from './licences.mjs';
 
 process.chdir(fileURLToPath(new URL('..', import.meta.url)));
 rmSync('dist', { recursive: true, force: true });
 execFileSync(process.execPath, ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.json'], { stdio: 'inherit' });
 cpSync('src/store/lua', 'dist/src/store/lua', { recursive: true });
+
+const { metafile } = await build({
+  // A worker is a program of its own, beside the one that starts it.
+  entryPoints: { main: 'dist/src/main.js', 'worker-process': 'dist/src/workers/worker-process.js' },
+  outdir: 'dist/bin',
+  bundle: true,
+  // What a command does not need is not loaded: each import() is a file of its own.
+  splitting: true,
+  format: 'esm',
+  platform: 'node',
+  target: 'node20.19',
+  // Names stay, so that a stack trace and a CPU profile can be read.
+  keepNames: true,
+  legalComments: 'none',
+  metafile: true,
+  logLevel: 'warning',
+  // Packages in CommonJS ask for Node's own modules by require.
+  banner: {
+    js: "import { createRequire as requireFrom } from 'node:module';\nconst require = requireFrom(import.meta.url);",
+  },
+});
+cpSync('src/store/lua', 'dist/bin/lua', { recursive: true });
+chmodSync('dist/bin/main.js', 0o755);
+writeFileSync('dist/bin/THIRD-PARTY-LICENSES.txt', licencesOf(Object.keys(metafile.inputs)));

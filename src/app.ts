@@ -1,28 +1,29 @@
 /**
- * The composition root: the only file that constructs adapters and ties them together.
+ * The composition root: it constructs the adapters and ties them together, with its parts in app/; nobody else does.
  *
  * Invariants: nothing is accepted before everything behind it is open; closing goes the other way round, so that a
  * request that was accepted finds what it needs until it is over.
  */
 
 import type { Logger } from 'pino';
-import type { Config, StoreConfig, UpstreamConfig } from './config/config.js';
-import { addressOf } from './config/resolve-upstream.js';
+import { Generations } from './app/generations.js';
+import { tellOfCertificate, tellOfReload } from './app/telling.js';
+import type { Config, StoreConfig } from './config/config.js';
+import { pseudonymOf } from './config/pseudonym.js';
+import { type ConfigSource, type ConfigState, Reloading, type ReloadResult } from './config/reloading.js';
 import { newFlightId } from './core/claim.js';
-import { compileRules } from './core/match.js';
 import { MemoryBudget } from './core/memory-budget.js';
-import type { Rule } from './core/rule.js';
 import { Flights } from './exchange/flights.js';
 import { handle, maySwitch } from './exchange/handle.js';
 import { Leaders } from './exchange/leaders.js';
+import type { AskOverload } from './exchange/overload.js';
 import { Reconciler } from './exchange/reconciler.js';
 import { Turns } from './exchange/turns.js';
 import { type Figures, Metrics } from './observe/metrics.js';
 import { watchExchange, watchUpstream } from './observe/watch.js';
 import type { Admin, Readiness } from './server/admin.js';
-import type { FlightsApi } from './server/admin-flights.js';
-import { type CertificateNews, faultText } from './server/certificate.js';
 import { Listener } from './server/listener.js';
+import { LoopDelay } from './server/loop-delay.js';
 import { Peers } from './server/peers.js';
 import { MemoryStore } from './store/memory.js';
 import type { RedisStore } from './store/redis.js';
@@ -37,6 +38,8 @@ const PROBE_MS = 1_000;
 export type GatewayOptions = {
   readonly version: string;
   readonly log: Logger;
+  /** Where the configuration came from, to be read again when it changes; null: it stays as it is. */
+  readonly source: ConfigSource | null;
   /** Who remembers which keys are taken, where that is not for this process to open. Default: as configured. */
   readonly store?: Store;
 };
@@ -46,54 +49,102 @@ export type Gateway = {
   /** Where clients are served. */
   readonly url: string;
   readonly adminUrl: string | null;
-  /** Reads again what may be read again while it runs: the files of the certificate. */
-  reload(): void;
+  /** Reads again what may be read again while it runs: the configuration, and the certificate. Resolves when it is in use, or refused. */
+  reload(): Promise<ReloadResult>;
+  /** Takes another configuration into use, of which only that has changed which can. Rejects, with nothing changed, when it cannot. */
+  take(config: Config): Promise<void>;
   readiness(): Promise<Readiness>;
   figures(): Promise<Figures>;
-  /** Stops accepting, lets flights end within `drain`, settles the rest, and closes everything. */
+  /** Is not ready for `drain.delay`, then stops accepting, lets flights end within `drain`, settles the rest, and closes everything. */
   close(): Promise<void>;
 };
 
 /** Starts a gateway. Rejects when a listener cannot be bound; a store that cannot be reached is no reason not to start. */
 export async function startGateway(config: Config, options: GatewayOptions): Promise<Gateway> {
-  const { version, log } = options;
+  const { version, log, source } = options;
   const metrics = new Metrics(version);
   const observer = watchExchange(metrics, log);
   const budget = new MemoryBudget(config.store.maxMemoryBytes);
   const local = new MemoryStore({ budget });
   const store = metrics.watch(options.store ?? (await openableStore(config.store, local, log)));
-  const upstreams = upstreamsOf(config, metrics, log);
-  const upstreamOf = (name: string): Upstream => required(upstreams, name);
-  const elsewhere = askedElsewhere(config);
-  const reconciler = new Reconciler({
-    observer,
-    upstreamOf: (name, origin) => (origin === null ? upstreamOf(name) : required(elsewhere, placeOf(name, origin))),
+  const identity = { pseudonym: pseudonymOf(config) };
+  const generations = new Generations(config, {
+    makeUpstream: (upstream) => new Upstream(upstream, watchUpstream(upstream.name, metrics, log), identity),
+    makeAsked: (upstream) => new Upstream(upstream, () => {}, identity),
   });
-  const leaders = new Leaders({ upstreamOf, observer, budget });
-  const flights = new Flights({ store, local, leaders, upstreamOf, observer, reconciler, newFlightId });
-  const turns = new Turns({ store, local, leaders, upstreamOf, observer });
+  metrics.show(() => generations.upstreams);
+  const reconciler = new Reconciler({ observer });
+  const leaders = new Leaders({ observer, budget });
+  const flights = new Flights({ store, local, leaders, observer, reconciler, newFlightId });
+  const turns = new Turns({ store, local, leaders, observer });
+  let delay = new LoopDelay(config.limits.eventLoopDelayMs);
+  const overload: AskOverload = () => {
+    if (listener.requestCount > generations.config.limits.maxRequests) return 'requests';
+    return delay.refusesNext() ? 'event-loop' : null;
+  };
   const handling = {
-    rules: compileRules(config.rules),
-    unmatched: config.unmatched.kind === 'upstream' ? config.unmatched.name : null,
+    generation: generations.present,
     secrets: config.store.secrets,
     flights,
     turns,
-    upstreamOf,
     observer,
+    calls: leaders.calls,
+    identity,
+    overload,
   };
+  const peers = new Peers(config.trustedProxies);
   const listener = new Listener({
     listen: config.listen,
     limits: config.limits,
     onRefused: (reason) => metrics.connectionRefused(reason),
     onCertificate: (news) => tellOfCertificate(news, log),
-    peers: new Peers(config.trustedProxies),
+    peers,
     requestIdTrust: config.requestId.trust,
-    takesUpgrade: (asking) => maySwitch(asking, handling.rules),
+    takesUpgrade: (asking) => maySwitch(asking, handling.generation.rules),
     handle: (caller) => handle(caller, handling),
     over: observer.over,
   });
   metrics.countConnections(() => listener.connectionCount);
-  const readiness = (): Promise<Readiness> => look(store, upstreams, listener.draining);
+  metrics.countRequests(() => listener.requestCount);
+  metrics.tellShedding(() => delay.share);
+
+  const swap = async (next: Config): Promise<void> => {
+    const { eventLoopDelayMs } = generations.config.limits;
+    // All that can fail comes first; a request sees the one generation or the other.
+    generations.swap(next);
+    handling.generation = generations.present;
+    identity.pseudonym = pseudonymOf(next);
+    if (next.limits.eventLoopDelayMs !== eventLoopDelayMs) {
+      delay.close();
+      delay = new LoopDelay(next.limits.eventLoopDelayMs);
+    }
+    peers.trust(next.trustedProxies);
+    listener.allow(next.limits, next.requestId.trust);
+    log.level = next.log.level;
+    leaders.keepLatenciesOf(new Set(next.rules.map(({ name }) => name)));
+    await metrics.forgetUpstreams();
+  };
+  const reloading =
+    source === null
+      ? null
+      : new Reloading({
+          source,
+          swap,
+          tell: (news) => {
+            if (news.result.kind !== 'stopping') metrics.reloaded(news.result.kind === 'refused' ? 'bad' : 'good');
+            tellOfReload(news, log);
+          },
+        });
+  const reload = async (): Promise<ReloadResult> => {
+    // The certificate for itself: a bad line elsewhere is no reason to let it expire.
+    listener.reloadCertificate();
+    return reloading === null ? { kind: 'unchanged', needsRestart: [] } : reloading.reload();
+  };
+  let isStopping = false;
+  const readiness = (): Promise<Readiness> => {
+    const config = reloading?.state ?? null;
+    return look(store, generations.upstreams, { draining: isStopping, shed: delay.share, config });
+  };
   let admin: Admin | null = null;
   // Loaded when clients are served already: the framework behind it takes a third of the time to start.
   const openAdmin = async (): Promise<string | null> => {
@@ -102,99 +153,53 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     admin = new Admin({
       config: config.admin,
       readiness,
-      flights: flightsApi(config, store, log),
+      flights: {
+        store,
+        keepMsOf: (route) => generations.keepMsOf(route),
+        isRule: (name) => generations.isRule(name),
+        audit: (did, entry) => log.warn(entry, `${did} by an operator`),
+      },
+      reload,
       metrics: { contentType: metrics.contentType, expose: () => metrics.expose() },
     });
     return admin.listen();
   };
 
   const closeAdapters = async (): Promise<void> => {
+    delay.close();
     await admin?.close();
-    await Promise.allSettled([...upstreams.values(), ...elsewhere.values()].map((upstream) => upstream.destroy()));
+    await generations.destroy();
     await Promise.allSettled([store.close(), local.close()]);
   };
   try {
     await Promise.all([store.open(), local.open()]);
-    for (const upstream of upstreams.values()) upstream.open();
+    generations.open();
     const url = await listener.listen();
     const adminUrl = await openAdmin();
+    reloading?.watch();
     return {
       url,
       adminUrl,
-      reload: () => listener.reloadCertificate(),
+      reload,
+      take: swap,
       readiness,
       figures: () => metrics.figures(),
-      close: () => stop(listener, leaders, turns, reconciler, config.drainMs, log).then(closeAdapters),
+      close: async () => {
+        reloading?.stop();
+        isStopping = true;
+        const { drainDelayMs, drainMs } = generations.config;
+        // Load balancers need a moment to see it; what they still send is served.
+        if (drainDelayMs > 0) await new Promise((resolve) => setTimeout(resolve, drainDelayMs));
+        await stop(listener, leaders, turns, reconciler, drainMs, log);
+        await closeAdapters();
+      },
     };
   } catch (error) {
+    reloading?.stop();
     await listener.close();
     await closeAdapters();
     throw error;
   }
-}
-
-function upstreamsOf({ upstreams }: Config, metrics: Metrics, log: Logger): Map<string, Upstream> {
-  const made = [...upstreams.values()].map((config) => new Upstream(config, watchUpstream(config.name, metrics, log)));
-  metrics.show(made);
-  return new Map(made.map((upstream) => [upstream.name, upstream]));
-}
-
-function tellOfCertificate(news: CertificateNews, log: Logger): void {
-  if (news.kind === 'renewed') log.info({ subject: news.subject, validTo: news.validTo }, 'certificate renewed');
-  else log.error({ reason: faultText(news.faults) }, 'certificate not renewed: the one in use stays');
-}
-
-function required(upstreams: ReadonlyMap<string, Upstream>, name: string): Upstream {
-  const upstream = upstreams.get(name);
-  if (upstream === undefined) throw new Error(`no upstream is named ${name}`);
-  return upstream;
-}
-
-/** Where rules ask about unknown outcomes at a URL of its own, under the deadlines of the rule's upstream. */
-function askedElsewhere({ rules, upstreams }: Config): Map<string, Upstream> {
-  const elsewhere = new Map<string, Upstream>();
-  for (const { upstream, policy } of rules) {
-    const origin = policy.kind === 'pass' ? null : (policy.reconcile?.url.origin ?? null);
-    const like = upstreams.get(upstream);
-    if (origin === null || like === undefined) continue;
-    const name = placeOf(upstream, origin);
-    if (!elsewhere.has(name)) elsewhere.set(name, new Upstream(elsewhereLike(like, name, origin)));
-  }
-  return elsewhere;
-}
-
-/** Another API: what the upstream's own is given, and what is known of it, is not for that one. */
-function elsewhereLike(like: UpstreamConfig, name: string, origin: string): UpstreamConfig {
-  return {
-    ...like,
-    name,
-    addresses: [addressOf(origin)],
-    protocol: 'http/1.1',
-    ...{ eject: null, breaker: null, health: null, connections: null, stripPrefix: null },
-    tls: { ...like.tls, cert: null, key: null, serverName: null },
-    preserveHost: false,
-    edits: { request: null, response: null },
-  };
-}
-
-function placeOf(upstream: string, origin: string): string {
-  return `${upstream} ${origin}`;
-}
-
-/** What operators see and do of the keys that are taken. */
-export function flightsApi(config: Config, store: Store, log: Logger): FlightsApi {
-  return {
-    store,
-    keepMsOf: (route) => keepMsOfRule(config.rules.find((rule) => rule.name === route)),
-    isRule: (name) => config.rules.some((rule) => rule.name === name),
-    audit: (did, entry) => log.warn(entry, `${did} by an operator`),
-  };
-}
-
-/** How long a rule keeps a response that an operator gives for it; null when it keeps none. */
-function keepMsOfRule(rule: Rule | undefined): number | null {
-  if (rule?.policy.kind === 'replay') return rule.policy.keepMs;
-  return rule?.policy.kind === 'coalesce' && rule.policy.keep.kind === 'fixed' ? rule.policy.keep.keepMs : null;
 }
 
 /** The store of a configuration, still to be opened: of one in memory `local`, which is that. */
@@ -232,8 +237,19 @@ export async function checkStore(config: StoreConfig): Promise<StoreCheck | null
   }
 }
 
-/** Ready: not stopping, the store answers, and every upstream has an address to send to. */
-async function look(store: Store, upstreams: ReadonlyMap<string, Upstream>, draining: boolean): Promise<Readiness> {
+/**
+ * Ready: not stopping, the store answers, every upstream has an address to send to, and not every new request is refused.
+ * While some are served it is ready: what they need least is one gateway less.
+ */
+async function look(
+  store: Store,
+  upstreams: readonly Upstream[],
+  {
+    draining,
+    shed,
+    config,
+  }: { readonly draining: boolean; readonly shed: number; readonly config: ConfigState | null },
+): Promise<Readiness> {
   const storeCheck = store.ping().then(
     () => 'ok',
     (error: Error) => error.message,
@@ -242,10 +258,14 @@ async function look(store: Store, upstreams: ReadonlyMap<string, Upstream>, drai
     [
       ['draining', Promise.resolve(draining ? 'yes' : 'ok')] as const,
       ['store', storeCheck] as const,
-      ...[...upstreams].map(([name, upstream]) => [`upstream ${name}`, upstream.probe(PROBE_MS)] as const),
+      ['event loop', Promise.resolve(shed < 1 ? 'ok' : 'late: every new request is refused')] as const,
+      ...upstreams.map((upstream) => [`upstream ${upstream.name}`, upstream.probe(PROBE_MS)] as const),
     ].map(async ([name, check]) => [name, await check] as const),
   );
-  return { ready: checks.every(([, result]) => result === 'ok'), checks: Object.fromEntries(checks) };
+  const ready = checks.every(([, result]) => result === 'ok');
+  const told = Object.fromEntries(checks);
+  if (shed > 0 && shed < 1) told['event loop'] = `late: ${Math.round(shed * 100)} % of new requests are refused`;
+  return { ready, checks: told, config };
 }
 
 /** Drains; what is not over in time is settled as it stands, so that followers elsewhere need not wait for the lease. */

@@ -16,8 +16,8 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const STORE_PORT = ['store/store.ts', 'store/leases.ts', 'store/queue.ts', 'store/relay.ts'];
 
 /**
- * Folder → folders (or single files) it may import from, beside its own. `main` and `app` are files. The port
- * of the store is open to whoever is above it; the adapters are constructed by `app` alone.
+ * Folder → folders (or single files) it may import from, beside its own. `main` is a file, `app` a file and a folder. The
+ * port of the store is open to whoever is above it; the adapters are constructed by `app` alone.
  */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   main: ['app', 'cli', 'config', 'core', 'observe'],
@@ -160,6 +160,7 @@ t.test('the build ships the Lua scripts', async (t) => {
   const written = filesBelow('src/store/lua', '.lua');
   t.ok(written.length > 0, 'there are scripts');
   t.strictSame(filesBelow('dist/src/store/lua', '.lua'), written);
+  t.strictSame(filesBelow('dist/bin/lua', '.lua'), written);
 });
 
 /** Lines of the fenced `sh` blocks. */
@@ -176,7 +177,7 @@ function commandFaults(line: string, names: { scripts: readonly string[]; comman
     const script = /^npm (?:run )?(\S+)/.exec(command)?.[1];
     if (script !== undefined)
       return script === 'ci' || names.scripts.includes(script) ? [] : [`${command}: no such script`];
-    const ours = /^(?:node dist\/src\/main\.js|oneflight) (\S+)/.exec(command)?.[1];
+    const ours = /^(?:node dist\/bin\/main\.js|oneflight) (\S+)/.exec(command)?.[1];
     const files = [...command.matchAll(/(?:^|\s)((?:config|dist|docs)\/\S+)/g)].map(([, file = '']) => file);
     const missing = files.filter((file) => !existsSync(resolve(ROOT, file))).map((file) => `${command}: no ${file}`);
     return ours === undefined || names.commands.includes(ours) ? missing : [`${command}: no such command`, ...missing];
@@ -197,8 +198,8 @@ t.test('every command that the documents show exists', async (t) => {
     [],
   );
   t.equal(commandFaults('npm run tset', names).length, 1, 'a planted script');
-  t.equal(commandFaults('node dist/src/main.js strat -c config/gateway.yaml', names).length, 1, 'a planted command');
-  t.equal(commandFaults('node dist/src/main.js start -c config/nothing.yaml', names).length, 1, 'a planted file');
+  t.equal(commandFaults('node dist/bin/main.js strat -c config/gateway.yaml', names).length, 1, 'a planted command');
+  t.equal(commandFaults('node dist/bin/main.js start -c config/nothing.yaml', names).length, 1, 'a planted file');
 });
 
 t.test('the container files name what exists', async (t) => {
@@ -214,13 +215,13 @@ t.test('the container files name what exists', async (t) => {
   );
   t.match(dockerfile, /^FROM node:24-slim AS build$/m);
   t.match(dockerfile, /^USER node$/m, 'it does not run as root');
-  t.match(dockerfile, /^HEALTHCHECK .*\\\n\s*CMD \["node", "dist\/src\/main\.js", "health"/m);
+  t.match(dockerfile, /^HEALTHCHECK .*\\\n\s*CMD \["node", "dist\/bin\/main\.js", "health"/m);
   for (const [, json = '[]'] of dockerfile.matchAll(/^(?:ENTRYPOINT|CMD) (\[.+\])$/gm)) {
     for (const word of JSON.parse(json) as string[]) {
       if (word.endsWith('.js')) t.ok(existsSync(resolve(ROOT, word)), `${word} is built`);
     }
   }
-  t.ok(`./${manifest.bin.oneflight}`.includes('dist/src/main.js'));
+  t.ok(`./${manifest.bin.oneflight}`.includes('dist/bin/main.js'));
   for (const [name, service] of Object.entries(compose.services)) {
     for (const volume of service.volumes ?? []) {
       const [from = ''] = volume.split(':');

@@ -80,12 +80,14 @@ export function demoConfig({ host, port, upstream }: { host: string; port: numbe
       {
         name: 'session-refresh',
         match: { methods: ['POST'], path: '/auth/sessions/refresh', ...everywhere },
+        maxRequests: Number.POSITIVE_INFINITY,
         upstream: 'api',
         policy: REFRESH,
       },
       {
         name: 'step-proceed',
         match: { methods: ['POST'], path: '/sessions/:session/steps/:step/proceed', ...everywhere },
+        maxRequests: Number.POSITIVE_INFINITY,
         upstream: 'api',
         policy: PROCEED,
       },
@@ -95,6 +97,7 @@ export function demoConfig({ host, port, upstream }: { host: string; port: numbe
     trustedProxies: [],
     requestId: { trust: 'always' },
     log: { level: 'silent' },
+    drainDelayMs: 0,
     drainMs: 1_000,
   };
 }

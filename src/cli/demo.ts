@@ -55,7 +55,7 @@ export async function demo(options: DemoOptions): Promise<number> {
 
 async function openGateway(config: Config, version: string, api: DemoApi): ReturnType<typeof startGateway> {
   try {
-    return await startGateway(config, { version, log: pino({ level: 'silent' }) });
+    return await startGateway(config, { version, log: pino({ level: 'silent' }), source: null });
   } catch (error) {
     await api.close();
     throw error;

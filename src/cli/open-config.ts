@@ -1,16 +1,10 @@
 /** From the command line to a configuration, and what is said when there is none. */
 
-import type { Config } from '../config/config.js';
-import { type ConfigWarning, formatError } from '../config/fault.js';
-import { findAndLoadConfig } from '../config/load.js';
+import { formatError } from '../config/fault.js';
+import { findAndLoadConfig, type LoadResult } from '../config/load.js';
 
 export type Opened =
-  | {
-      readonly kind: 'good';
-      readonly config: Config;
-      readonly file: string;
-      readonly warnings: readonly ConfigWarning[];
-    }
+  | ({ readonly kind: 'good' } & Omit<Extract<LoadResult, { kind: 'loaded' }>, 'kind'>)
   /** `report`: lines for standard error, as `validate` prints them. */
   | { readonly kind: 'bad'; readonly report: string };
 
@@ -20,5 +14,5 @@ export function openConfig(option: string | undefined, env: NodeJS.ProcessEnv): 
   if (result.kind === 'invalid') {
     return { kind: 'bad', report: result.errors.map((error) => `${formatError(error)}\n`).join('') };
   }
-  return { kind: 'good', config: result.config, file: result.file, warnings: result.warnings };
+  return { ...result, kind: 'good' };
 }

@@ -7,10 +7,12 @@
  */
 
 import { availableParallelism } from 'node:os';
-import { type Logger, pino } from 'pino';
-import { type Gateway, startGateway } from '../app.js';
+import { pino } from 'pino';
+import { type GatewayOptions, startGateway } from '../app.js';
 import type { Config } from '../config/config.js';
+import { loadConfig } from '../config/load.js';
 import { workerCountOf } from '../config/worker-shares.js';
+import type { ParentOptions, WorkersGateway } from '../workers/parent.js';
 import { BAD_CONFIG, DONE, FAILED } from './exit-code.js';
 import { openConfig } from './open-config.js';
 
@@ -36,20 +38,22 @@ export async function start(options: StartOptions): Promise<number> {
     options.writeError(opened.report);
     return BAD_CONFIG;
   }
-  const { config, file, warnings } = opened;
+  const { config, file, included, warnings } = opened;
   const log = pino({ level: config.log.level, timestamp: pino.stdTimeFunctions.isoTime });
   const always = log.child({}, config.log.level === 'silent' ? {} : { level: 'info' });
-  log.info({ file, version: options.version }, 'configuration');
-  for (const { line, column, path, message } of warnings) log.warn({ file, line, column, path }, message);
+  log.info({ file, ...(included.length === 0 ? {} : { included }), version: options.version }, 'configuration');
+  for (const { message, ...place } of warnings) log.warn(place, message);
 
   const signals = listenForSignals();
   try {
-    const gateway = await startConfigured(config, options, log);
+    const source = { first: { ...opened, kind: 'loaded' as const }, load: () => loadConfig(file, options.env) };
+    const gateway = await startConfigured(config, { version: options.version, log, source });
     always.info({ listener: 'http', url: gateway.url }, 'listening');
     if (gateway.adminUrl !== null) always.info({ listener: 'admin', url: gateway.adminUrl }, 'listening');
     signals.onHangUp = () => {
       log.info({ signal: 'SIGHUP' }, 'reloading');
-      gateway.reload();
+      // What came of it is logged by the gateway.
+      void gateway.reload();
     };
     const signal = await signals.first;
     log.info({ signal }, 'stopping');
@@ -66,20 +70,12 @@ export async function start(options: StartOptions): Promise<number> {
 }
 
 /** In this process, or in as many as the configuration says. */
-async function startConfigured(
-  config: Config,
-  { version, config: file, env }: StartOptions,
-  log: Logger,
-): Promise<Gateway> {
+async function startConfigured(config: Config, options: GatewayOptions & ParentOptions): Promise<WorkersGateway> {
   const count = workerCountOf(config, availableParallelism());
-  if (count === 1) return startGateway(config, { version, log });
+  if (count === 1) return startGateway(config, options);
   // Of no use to a gateway of one process.
   const { startWorkers } = await import('../workers/parent.js');
-  const read = (): Config | null => {
-    const opened = openConfig(file, env);
-    return opened.kind === 'good' ? opened.config : null;
-  };
-  return startWorkers(config, { version, log, count, read });
+  return startWorkers(config, count, options);
 }
 
 function listenForSignals(): Signals {

@@ -22,9 +22,10 @@ export async function validate(options: ValidateOptions): Promise<number> {
     options.stderr.write(opened.report);
     return BAD_CONFIG;
   }
-  const { file, warnings } = opened;
+  const { file, warnings, included } = opened;
   const { rules, upstreams, store } = opened.config;
   const facts = [counted(rules.length, 'route'), counted(upstreams.size, 'upstream'), `${store.kind} store`];
+  if (included.length > 0) facts.push(counted(included.length, 'included file'));
   if (warnings.length > 0) facts.push(counted(warnings.length, 'warning'));
   options.stdout.write(`${file}: ok (${facts.join(', ')})\n`);
   for (const warning of warnings) options.stdout.write(`${formatWarning(warning)}\n`);

@@ -54,8 +54,7 @@ function faultOf(finding: Finding, root: Located): Fault[] {
     const field = String(finding.path.at(-1));
     const suggestion = nearest(field, finding.candidates);
     const fault = faultAt(root, finding.path, finding.expected, { got: JSON.stringify(field), suggestion });
-    const { line, column } = namePosition(root, finding.path);
-    return [{ ...fault, line, column }];
+    return [{ ...fault, ...namePosition(root, finding.path) }];
   }
   const written = value?.kind === 'scalar' && typeof value.value === 'string' ? value.value : null;
   const suggestion = written === null ? null : nearest(written, finding.candidates);

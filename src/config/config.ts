@@ -112,7 +112,14 @@ export type LimitsConfig = {
   readonly maxContentBytes: number;
   /** Infinity: any number. */
   readonly maxConnections: number;
+  /** Of one connection, HTTP/1's as well. */
   readonly maxConcurrentStreams: number;
+  /** Of all connections. */
+  readonly maxRequests: number;
+  /** Infinity: the event loop may be however late. */
+  readonly eventLoopDelayMs: number;
+  /** Of clients that are read from, or written to; 0: any movement will do. */
+  readonly minBytesPerSecond: number;
   readonly fieldsTimeoutMs: number;
   readonly contentTimeoutMs: number;
   readonly stallTimeoutMs: number;
@@ -188,5 +195,8 @@ export type Config = {
   readonly trustedProxies: readonly string[];
   readonly requestId: { readonly trust: RequestIdTrust };
   readonly log: { readonly level: LogLevel };
+  /** How long flights may go on once nothing more is accepted. */
   readonly drainMs: number;
+  /** How long requests are still accepted before, while it says that it is not ready. */
+  readonly drainDelayMs: number;
 };

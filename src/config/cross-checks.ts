@@ -7,10 +7,10 @@
 
 import { paramNames } from '../core/path-pattern.js';
 import type { ConfigDraft, RouteDraft } from './check.js';
-import type { Fault, FieldPath } from './fault.js';
+import { type Fault, type FieldPath, pathText } from './fault.js';
 import { isLoopback } from './forms.js';
 import { DEFAULT_LISTEN } from './listener-schema.js';
-import { faultAt, valueAt } from './locate.js';
+import { faultAt, namePosition, valueAt, writtenPath } from './locate.js';
 import { reconcileFaults } from './reconcile-faults.js';
 import { redisFaults } from './redis-faults.js';
 import { DEFAULT_ON_UNKNOWN } from './route-schema.js';
@@ -102,7 +102,10 @@ function nameFaults(name: string | undefined, index: number, firstOfName: Map<st
     firstOfName.set(name, index);
     return [];
   }
-  const got = `${JSON.stringify(name)}, which routes[${first}] has`;
+  const { file, line, column } = namePosition(root, ['routes', first]);
+  const isInOneFile = file === namePosition(root, ['routes', index]).file;
+  const there = isInOneFile ? pathText(writtenPath(root, ['routes', first])) : `the route at ${file}:${line}:${column}`;
+  const got = `${JSON.stringify(name)}, which ${there} has`;
   return [faultAt(root, ['routes', index, 'name'], 'a name that no other route has', { got })];
 }
 

@@ -5,13 +5,15 @@
  * counts when the variable is unset or empty, as in a shell; faults of a default that is not needed do not count.
  */
 
-import { readFileSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { type FilesRead, reasonOf } from './files-read.js';
 
 export type Surroundings = {
   readonly env: NodeJS.ProcessEnv;
   /** Relative paths of `${file:…}` begin here. */
   readonly directory: string;
+  /** Who reads them. */
+  readonly files: FilesRead;
 };
 
 /** Where a text came from. What came from a file is taken for a secret and never shown. */
@@ -26,7 +28,7 @@ export type Expansion = {
 
 const REFERENCE = /\$\{(?:file:(?<path>[^}]+)\}|(?<name>[A-Za-z_][A-Za-z0-9_]*)(?<end>\}|:-))/y;
 const MAX_NESTING = 8;
-const MAX_FILE_BYTES = 64 * 1024;
+const LIMIT = { bytes: 64 * 1024, text: '64KiB' } as const;
 
 /** Expands every reference of a text, or says what is wrong with each of them. */
 export function expand(text: string, surroundings: Surroundings): Expansion {
@@ -100,11 +102,8 @@ class Scanner {
     this.origin = 'file';
     const file = resolve(this.#surroundings.directory, path);
     try {
-      const facts = statSync(file);
-      // A device or a pipe could block the start for ever.
-      if (!facts.isFile()) throw new Error('it is not a regular file');
-      if (facts.size > MAX_FILE_BYTES) throw new Error('it is larger than 64KiB');
-      const content = new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file));
+      const bytes = this.#surroundings.files.bytesOf(file, LIMIT);
+      const content = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
       return content.replace(/\r?\n$/, '');
     } catch (error) {
       this.faults.push({ expected: `the text file ${file}`, got: reasonOf(error) });
@@ -119,15 +118,4 @@ class Scanner {
     this.#at = this.#text.length;
     return '';
   }
-}
-
-/** One short clause on why a file could not be read. */
-export function reasonOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  const code = 'code' in error ? error.code : undefined;
-  if (code === 'ENOENT') return 'no such file';
-  if (code === 'EACCES' || code === 'EPERM') return 'permission denied';
-  if (code === 'EISDIR') return 'a directory';
-  if (code === 'ERR_ENCODING_INVALID_ENCODED_DATA') return 'content that is not UTF-8';
-  return error.message;
 }

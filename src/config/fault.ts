@@ -6,13 +6,13 @@
 
 import type { Located } from './source.js';
 
-/** One-based; columns count UTF-16 units, as editors do. */
-export type Position = { readonly line: number; readonly column: number };
+/** A place in a file as it was named, or as its pattern made it. One-based; columns count UTF-16 units, as editors do. */
+export type Position = { readonly file: string; readonly line: number; readonly column: number };
 
 export type FieldPath = readonly (string | number)[];
 
 export type Fault = Position & {
-  /** Such as `routes[2].wait`; empty when the whole file is meant. */
+  /** Such as `routes[2].wait`, as the file itself has it; empty when the whole file is meant. */
   readonly path: string;
   readonly expected: string;
   readonly got: string;
@@ -20,19 +20,16 @@ export type Fault = Position & {
   readonly suggestion: string | null;
 };
 
-export type ConfigError = Fault & { readonly file: string };
-
 /** What is doubtful about a field, before its place in the file is known. */
 export type Doubt = { readonly path: FieldPath; readonly message: string };
 
 export type ConfigWarning = Position & {
-  readonly file: string;
   readonly path: string;
   readonly message: string;
 };
 
 /** `file:line:column: path: expected …, got …`, one line. */
-export function formatError(error: ConfigError): string {
+export function formatError(error: Fault): string {
   const suggestion = error.suggestion === null ? '' : `, did you mean ${error.suggestion}?`;
   return `${placeOf(error)}expected ${error.expected}, got ${error.got}${suggestion}`;
 }
@@ -42,7 +39,7 @@ export function formatWarning(warning: ConfigWarning): string {
   return `${placeOf(warning)}warning: ${warning.message}`;
 }
 
-function placeOf(where: Position & { readonly file: string; readonly path: string }): string {
+function placeOf(where: Position & { readonly path: string }): string {
   const path = where.path === '' ? '' : `${where.path}: `;
   return `${where.file}:${where.line}:${where.column}: ${path}`;
 }

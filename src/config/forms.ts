@@ -146,3 +146,8 @@ export function hostAndPortOf(text: string): { readonly host: string; readonly p
 export function isHostAndPort(text: string): boolean {
   return hostAndPortOf(text) !== null;
 }
+
+/** Paths and patterns of files. No `**`: which folders a gateway looks into is to be seen in the pattern. */
+export function isIncludePattern(text: string): boolean {
+  return text !== '' && !text.includes('**') && !text.includes('\0') && !text.endsWith('/');
+}

@@ -48,7 +48,18 @@ export const limits = fields({
     .describe('Most connections at a time; beyond them the longest idle one is closed, or the new one gets 503.'),
   maxConcurrentStreams: wholeNumber('a number', 1, 10_000)
     .default(128)
-    .describe('Most requests that one HTTP/2 connection may have under way.'),
+    .describe(
+      'Most requests that one connection may have under way: streams of HTTP/2, or pipelined ones of HTTP/1.1, of which one more gets 503 and ends the connection.',
+    ),
+  maxRequests: wholeNumber('a number', 1, 10_000_000)
+    .default(50_000)
+    .describe('Most requests under way in one gateway, those that wait among them; more are refused with 503.'),
+  eventLoopDelay: z
+    .union([z.literal(false), duration('10ms', '1m')])
+    .default('1s')
+    .describe(
+      'How late the event loop may be, for a second or more, until new requests are refused with 503; false: however late.',
+    ),
   fieldsTimeout: duration('100ms', '10m')
     .default('30s')
     .describe('Longest time for the fields of a request, and for a TLS handshake.'),
@@ -58,6 +69,11 @@ export const limits = fields({
   stallTimeout: duration('100ms', '1h')
     .default('60s')
     .describe('Longest time for which a client may take nothing of an answer that waits for it.'),
+  minRate: size('0B', '1MiB')
+    .default('0B')
+    .describe(
+      'Least bytes a second, on average over contentTimeout or stallTimeout, of a client that uploads or has an answer to read; 0B: any movement will do.',
+    ),
   keepAliveTimeout: duration('1s', '1h').default('65s').describe('How long a connection without a request stays open.'),
 }).describe('What a client may take of the gateway, and how slow it may be.');
 

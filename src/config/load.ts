@@ -1,20 +1,20 @@
 /**
- * A configuration file → the frozen `Config`, or all of its errors at once.
+ * A configuration file, and those that it includes → the frozen `Config`, or all of its errors at once.
  *
- * Steps: find the file, read it as UTF-8, parse it (source.ts), check every field (check.ts) and fields against each
+ * Steps: find the file, read it as UTF-8, parse it (source.ts), add what it includes (include.ts), check every field (check.ts) and fields against each
  * other (cross-checks.ts), look at the files that it names (tls-material.ts), apply what depends on other fields (resolve.ts), and look for doubtful ones (warnings.ts).
  */
 
-import { existsSync, readFileSync, statSync } from 'node:fs';
-import { dirname, resolve } from 'node:path';
+import { existsSync } from 'node:fs';
 import { check } from './check.js';
 import type { Config } from './config.js';
 import { crossCheck } from './cross-checks.js';
-import { reasonOf } from './expansion.js';
-import type { ConfigError, ConfigWarning, Fault } from './fault.js';
+import type { ConfigWarning, Fault, Position } from './fault.js';
+import { FilesRead, folderOf, reasonOf } from './files-read.js';
+import { withIncluded } from './include.js';
 import { resolveConfig } from './resolve.js';
-import { parseSource } from './source.js';
-import { clientTlsFaults, tlsFaults } from './tls-material.js';
+import { parseSource, type Source } from './source.js';
+import { clientTlsFaults, directoryAt, tlsFaults } from './tls-material.js';
 import { warningsOf } from './warnings.js';
 
 export type LoadResult =
@@ -23,13 +23,22 @@ export type LoadResult =
       readonly file: string;
       readonly config: Config;
       readonly warnings: readonly ConfigWarning[];
+      /** The files that it includes, in their order. */
+      readonly included: readonly string[];
+      readonly files: FilesRead;
     }
-  | { readonly kind: 'invalid'; readonly file: string; readonly errors: readonly ConfigError[] };
+  | {
+      readonly kind: 'invalid';
+      readonly file: string;
+      readonly errors: readonly Fault[];
+      /** What was read of it all the same: a change there may make it good. */
+      readonly files: FilesRead;
+    };
 
 /** Where a configuration is looked for when nobody says where it is. */
 export const DEFAULT_FILES = ['./config/gateway.yaml', '/etc/oneflight/gateway.yaml'] as const;
 
-const MAX_FILE_BYTES = 1024 * 1024;
+const LIMIT = { bytes: 1024 * 1024, text: '1MiB' } as const;
 
 /** The file to load: what `-c` says, else `ONEFLIGHT_CONFIG`, else the first default that exists; null when none does. */
 export function findConfig(option: string | undefined, env: NodeJS.ProcessEnv): string | null {
@@ -44,57 +53,76 @@ export function findAndLoadConfig(option: string | undefined, env: NodeJS.Proces
   const file = findConfig(option, env);
   if (file !== null) return loadConfig(file, env);
   const expected = `a file here or at ${DEFAULT_FILES[1]}, or its place by -c or ONEFLIGHT_CONFIG`;
-  return invalid(DEFAULT_FILES[0], [wholeFile(expected, 'none')]);
+  return invalid(DEFAULT_FILES[0], [wholeFile(DEFAULT_FILES[0], expected, 'none')], new FilesRead());
 }
 
-/** Loads one file. Never throws for what the file says. */
+/** Loads one file and what it includes. Never throws for what they say. */
 export function loadConfig(file: string, env: NodeJS.ProcessEnv): LoadResult {
-  const content = readText(file);
-  if (content.kind === 'unreadable') return invalid(file, [content.fault]);
-  const directory = dirname(resolve(file));
-  const source = parseSource(content.text, { env, directory });
-  if (source.kind === 'unreadable') return invalid(file, [source.fault]);
-  const { draft, output, faults } = check(source.root);
+  const files = new FilesRead();
+  const open = (name: string) => sourceOf(name, env, files, name === file ? 'any' : 'regular');
+  const source = open(file);
+  if (source.kind === 'missing') return invalid(file, [wholeFile(file, 'a readable file', source.reason)], files);
+  if (source.kind === 'empty') return invalid(file, [wholeFile(file, 'a configuration', 'an empty file')], files);
+  if (source.kind === 'unreadable') return invalid(file, [source.fault], files);
+  const { root, ...included } = withIncluded(source.root, file, { files, open });
+  const { draft, output, faults } = check(root);
   const all = [
     ...source.faults,
+    ...included.faults,
     ...faults,
-    ...crossCheck(draft, source.root),
-    ...tlsFaults(draft, source.root, directory),
-    ...clientTlsFaults(draft, source.root, directory),
+    ...crossCheck(draft, root),
+    ...tlsFaults(draft, root, files),
+    ...clientTlsFaults(draft, root, files),
   ];
-  if (all.length > 0 || output === null) return invalid(file, all);
-  const config = resolveConfig(output, directory);
-  return { kind: 'loaded', file, config, warnings: warningsOf(config, source.root, file) };
+  if (all.length > 0 || output === null) return invalid(file, all, files, included.files);
+  const config = resolveConfig(output, (path) => directoryAt(root, path));
+  const warnings = inOrder([...included.warnings, ...warningsOf(config, root)], [file, ...included.files]);
+  return { kind: 'loaded', file, config, warnings, included: included.files, files };
 }
 
-function invalid(file: string, faults: readonly Fault[]): LoadResult {
-  const errors = faults.map((fault) => ({ file, ...fault })).sort((a, b) => a.line - b.line || a.column - b.column);
-  return { kind: 'invalid', file, errors };
+function invalid(
+  file: string,
+  faults: readonly Fault[],
+  files: FilesRead,
+  included: readonly string[] = [],
+): LoadResult {
+  return { kind: 'invalid', file, errors: inOrder(faults, [file, ...included]), files };
 }
 
-type Content =
-  | { readonly kind: 'text'; readonly text: string }
-  | { readonly kind: 'unreadable'; readonly fault: Fault };
+/** By file, line and column. */
+function inOrder<T extends Position>(places: readonly T[], files: readonly string[]): T[] {
+  const at = new Map(files.map((file, index) => [file, index]));
+  const rank = ({ file }: Position) => at.get(file) ?? 0;
+  return [...places].sort((a, b) => rank(a) - rank(b) || a.line - b.line || a.column - b.column);
+}
 
-function readText(file: string): Content {
+function sourceOf(
+  file: string,
+  env: NodeJS.ProcessEnv,
+  files: FilesRead,
+  kind: 'any' | 'regular',
+): Source | { readonly kind: 'missing'; readonly reason: string } {
   let bytes: Buffer;
   try {
-    if (statSync(file).size > MAX_FILE_BYTES) {
-      return { kind: 'unreadable', fault: wholeFile('a file of at most 1MiB', 'a larger one') };
-    }
-    bytes = readFileSync(file);
+    bytes = kind === 'any' ? files.bytesOfAny(file, LIMIT) : files.bytesOf(file, LIMIT);
   } catch (error) {
-    return { kind: 'unreadable', fault: wholeFile('a readable file', reasonOf(error)) };
+    return { kind: 'missing', reason: reasonOf(error) };
   }
   try {
-    return { kind: 'text', text: new TextDecoder('utf-8', { fatal: true }).decode(bytes) };
-  } catch {
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+    return parseSource(text, file, { env, directory: folderOf(file), files });
+  } catch (error) {
+    if (!isNotUtf8(error)) throw error;
     const before = new TextDecoder().decode(bytes).split('\uFFFD', 1)[0]!.split('\n');
     const position = { line: before.length, column: before.at(-1)!.length + 1 };
-    return { kind: 'unreadable', fault: { ...wholeFile('UTF-8', 'other bytes'), ...position } };
+    return { kind: 'unreadable', fault: { ...wholeFile(file, 'UTF-8', 'other bytes'), ...position } };
   }
 }
 
-function wholeFile(expected: string, got: string): Fault {
-  return { line: 1, column: 1, path: '', expected, got, suggestion: null };
+function isNotUtf8(error: unknown): boolean {
+  return error instanceof TypeError && 'code' in error && error.code === 'ERR_ENCODING_INVALID_ENCODED_DATA';
+}
+
+function wholeFile(file: string, expected: string, got: string): Fault {
+  return { file, line: 1, column: 1, path: '', expected, got, suggestion: null };
 }

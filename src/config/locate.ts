@@ -31,6 +31,16 @@ export function faultAt(
   const value = valueAt(root, path);
   const position = value?.position ?? namePosition(root, path.slice(0, -1));
   const got = more.got ?? describeValue(path, value);
-  const { line, column } = position;
-  return { line, column, path: pathText(path), expected, got, suggestion: more.suggestion ?? null };
+  const written = pathText(writtenPath(root, path));
+  return { ...position, path: written, expected, got, suggestion: more.suggestion ?? null };
+}
+
+/** The path of a field in its own file: routes of included files are counted from the first of that file. */
+export function writtenPath(root: Located, path: FieldPath): FieldPath {
+  const [section, index, ...rest] = path;
+  const routes = section === 'routes' && typeof index === 'number' ? valueAt(root, ['routes']) : undefined;
+  if (routes?.kind !== 'list') return path;
+  const { file } = routes.items[Number(index)]?.position ?? {};
+  const before = routes.items.slice(0, Number(index)).filter(({ position }) => position.file !== file).length;
+  return ['routes', Number(index) - before, ...rest];
 }

@@ -16,6 +16,7 @@ import {
   type Rule,
 } from '../core/rule.js';
 import type { AdminConfig, Config } from './config.js';
+import type { FieldPath } from './fault.js';
 import { limitsOf, listenOf } from './resolve-listener.js';
 import { storeOf } from './resolve-store.js';
 import { upstreamOf } from './resolve-upstream.js';
@@ -33,18 +34,20 @@ import { durationMs, sizeBytes } from './units.js';
 
 type RouteOf<Kind extends KeyedPolicy['kind']> = Extract<RouteOutput, { policy: Kind }>;
 
-/** Makes the frozen configuration of a checked file. Relative paths in it begin in `directory`. */
-export function resolveConfig(output: ConfigOutput, directory: string): Config {
+/** Makes the frozen configuration of a checked file. `directoryOf`: where relative paths of the field at a path begin. */
+export function resolveConfig(output: ConfigOutput, directoryOf: (path: FieldPath) => string): Config {
   const upstreams = new Map(
-    Object.entries(output.upstreams).map(([name, upstream]) => [name, upstreamOf(name, upstream, directory)]),
+    Object.entries(output.upstreams).map(([name, upstream]) => {
+      return [name, upstreamOf(name, upstream, directoryOf(['upstreams', name]))];
+    }),
   );
   const only = upstreams.size === 1 ? [...upstreams.keys()][0] : undefined;
   const unmatched = output.unmatched ?? only ?? false;
   return deepFreeze({
-    listen: listenOf(output.listen, directory),
+    listen: listenOf(output.listen, directoryOf(['listen'])),
     admin: adminOf(output.admin),
     workers: output.workers,
-    store: storeOf(output.store, directory),
+    store: storeOf(output.store, directoryOf(['store'])),
     upstreams,
     rules: output.routes.map((route) => ruleOf(route, only)),
     unmatched: unmatched === false ? { kind: 'not-found' } : { kind: 'upstream', name: unmatched },
@@ -52,8 +55,13 @@ export function resolveConfig(output: ConfigOutput, directory: string): Config {
     trustedProxies: output.trustedProxies,
     requestId: output.requestId,
     log: output.log,
-    drainMs: durationMs(output.drain),
+    ...drainOf(output.drain),
   });
+}
+
+function drainOf(drain: ConfigOutput['drain']): Pick<Config, 'drainMs' | 'drainDelayMs'> {
+  const { delay, timeout } = typeof drain === 'object' ? drain : { delay: 0, timeout: drain };
+  return { drainMs: durationMs(timeout), drainDelayMs: durationMs(delay) };
 }
 
 function adminOf(admin: ConfigOutput['admin']): AdminConfig {
@@ -65,7 +73,8 @@ function ruleOf(route: RouteOutput, only: string | undefined): Rule {
   const upstream = route.upstream ?? only;
   // The cross-checks have refused such a file already.
   if (upstream === undefined) throw new Error(`route ${route.name} has no upstream`);
-  return { name: route.name, match: matchOf(route.match), upstream, policy: policyOf(route) };
+  const maxRequests = route.maxRequests ?? Number.POSITIVE_INFINITY;
+  return { name: route.name, match: matchOf(route.match), upstream, maxRequests, policy: policyOf(route) };
 }
 
 function matchOf(match: RouteOutput['match']): Match {

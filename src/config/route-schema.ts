@@ -85,6 +85,11 @@ const routeFields = {
   name: name.describe('Unique label of the route in metrics, logs and keys.'),
   match,
   upstream: name.optional().describe('Name of the upstream; may be left out when there is only one.'),
+  maxRequests: wholeNumber('a number of requests', 1, 1_000_000)
+    .optional()
+    .describe(
+      'Most requests of the route that the upstream has at a time, of one gateway; more are refused with 503. Followers, and who is answered with what is kept, do not count.',
+    ),
 };
 
 const forwardedField = text(

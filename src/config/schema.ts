@@ -10,7 +10,7 @@
  */
 
 import { z } from 'zod';
-import { isNetworkRange } from './forms.js';
+import { isIncludePattern, isNetworkRange } from './forms.js';
 import { limits, listen, listenHost, port, requestId } from './listener-schema.js';
 import { redisFields } from './redis-schema.js';
 import { routes } from './route-schema.js';
@@ -27,7 +27,9 @@ const admin = z
       port: port.default(DEFAULT_ADMIN.port).describe('Port of the admin listener; 0 picks a free one.'),
       token: secret('a bearer token')
         .optional()
-        .describe('Bearer token that every admin request must carry; required for any host but loopback.'),
+        .describe(
+          'Bearer token that admin requests must carry, but for the yes or no of /livez and /readyz; required for any host but loopback.',
+        ),
     }),
   ])
   .describe('The admin listener with health, metrics and flights; false switches it off.');
@@ -71,6 +73,9 @@ const store = z
   .discriminatedUnion('kind', [STORE_KINDS.memory, STORE_KINDS.redis])
   .describe('Who remembers which keys are taken.');
 
+const DEFAULT_DRAIN = '30s';
+const drainTime = duration('0s', '1h');
+
 export const configSchema = fields({
   listen: listen.prefault({}),
   admin: admin.prefault({}),
@@ -105,9 +110,26 @@ export const configSchema = fields({
   })
     .prefault({})
     .describe('Logging to standard output, one JSON line each.'),
-  drain: duration('0s', '1h')
-    .default('30s')
-    .describe('How long flights may go on after the signal to stop before they are cut.'),
+  drain: z
+    .union([
+      drainTime,
+      fields({
+        delay: duration('0s', '1h')
+          .default('0s')
+          .describe('How long requests are still accepted after the signal to stop, while /readyz is 503 already.'),
+        timeout: drainTime
+          .default(DEFAULT_DRAIN)
+          .describe('How long flights may go on after that before they are cut.'),
+      }),
+    ])
+    .default(DEFAULT_DRAIN)
+    .describe('How long flights may go on after the signal to stop before they are cut; or delay and timeout.'),
+  include: z
+    .array(text('a path, or a pattern with * and ?', isIncludePattern))
+    .default([])
+    .describe(
+      'Files whose routes and upstreams belong to this one, relative to it; of a pattern in the order of their names. Their routes come after those of this file.',
+    ),
 });
 
 /** A configuration as written. */

@@ -36,18 +36,20 @@ export type Located = LocatedScalar | LocatedList | LocatedMapping | LocatedUnus
 
 export type Source =
   | { readonly kind: 'parsed'; readonly root: Located; readonly faults: readonly Fault[] }
+  /** Nothing but comments, if that. */
+  | { readonly kind: 'empty' }
   | { readonly kind: 'unreadable'; readonly fault: Fault };
 
-const START: Position = { line: 1, column: 1 };
 const MAX_DEPTH = 64;
 const MAX_VALUES = 20_000;
 
-/** Parses a file's text. Faults of single values are collected; one that makes the rest meaningless stands alone. */
-export function parseSource(text: string, surroundings: Surroundings): Source {
+/** Parses the text of a file. Faults of single values are collected; one that makes the rest meaningless stands alone. */
+export function parseSource(text: string, file: string, surroundings: Surroundings): Source {
   const lines = new LineCounter();
+  const start: Position = { file, line: 1, column: 1 };
   const positionOf = (offset: number): Position => {
     const { line, col } = lines.linePos(offset);
-    return { line: Math.max(1, line), column: Math.max(1, col) };
+    return { file, line: Math.max(1, line), column: Math.max(1, col) };
   };
   const unreadable = (position: Position, expected: string, got: string): Source => ({
     kind: 'unreadable',
@@ -66,10 +68,10 @@ export function parseSource(text: string, surroundings: Surroundings): Source {
     return unreadable(position, 'valid YAML', `${firstLine(mistake.message)}${flowHint(text, position)}`);
   }
   if (second !== undefined) return unreadable(positionOf(second.range[0]), 'one YAML document', 'another one');
-  if (first === undefined || isEmpty(first)) return unreadable(START, 'a configuration', 'an empty file');
+  if (first === undefined || isEmpty(first)) return { kind: 'empty' };
   const walk = new Walk(positionOf, surroundings);
   const root = walk.locate(first.contents, [], 0);
-  if (walk.size(root) > MAX_VALUES) return unreadable(START, `at most ${MAX_VALUES} values`, 'more, by its aliases');
+  if (walk.size(root) > MAX_VALUES) return unreadable(start, `at most ${MAX_VALUES} values`, 'more, by its aliases');
   return { kind: 'parsed', root, faults: walk.faults };
 }
 

@@ -5,17 +5,16 @@
  */
 
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
-import { readFileSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import type { ConfigDraft } from './check.js';
 import type { PemSource, TlsConfig } from './config.js';
-import { reasonOf } from './expansion.js';
 import type { Fault, FieldPath } from './fault.js';
-import { faultAt } from './locate.js';
+import { FilesRead, folderOf, reasonOf } from './files-read.js';
+import { faultAt, valueAt } from './locate.js';
 import type { Located } from './source.js';
 
-const MAX_PEM_BYTES = 1024 * 1024;
+const LIMIT = { bytes: 1024 * 1024, text: '1MiB' } as const;
 
 /** What is wrong with one of them, in the words that errors are made of. */
 export type MaterialFault = { readonly of: 'ca' | 'cert' | 'key'; readonly expected: string; readonly got: string };
@@ -24,7 +23,7 @@ export type Material =
   | { readonly kind: 'good'; readonly pair: Pair }
   | { readonly kind: 'bad'; readonly faults: MaterialFault[] };
 
-/** A text that holds PEM, or else the path of a file. Relative paths begin in the directory of the configuration. */
+/** A text that holds PEM, or else the path of a file. Relative paths begin in the directory of the file that says so. */
 export function pemSourceOf(written: string, directory: string): PemSource {
   return written.includes('-----BEGIN ')
     ? { kind: 'text', pem: written }
@@ -32,9 +31,9 @@ export function pemSourceOf(written: string, directory: string): PemSource {
 }
 
 /** Reads both and sees whether they can be used together. */
-export function readMaterial({ cert, key, minVersion }: TlsConfig): Material {
+export function readMaterial({ cert, key, minVersion }: TlsConfig, files = new FilesRead()): Material {
   const faults: MaterialFault[] = [];
-  const pem = { cert: pemOf('cert', cert, faults), key: pemOf('key', key, faults) };
+  const pem = { cert: pemOf('cert', cert, faults, files), key: pemOf('key', key, faults, files) };
   const certificate =
     pem.cert === null
       ? null
@@ -49,23 +48,25 @@ export function readMaterial({ cert, key, minVersion }: TlsConfig): Material {
 }
 
 /** What is wrong with `listen.tls` of a file, at its lines. */
-export function tlsFaults({ listen }: ConfigDraft, root: Located, directory: string): Fault[] {
+export function tlsFaults({ listen }: ConfigDraft, root: Located, files: FilesRead): Fault[] {
   const { cert, key, minVersion = 'TLSv1.2' } = listen?.tls ?? {};
   if (cert === undefined || key === undefined) return [];
-  const material = readMaterial({ cert: pemSourceOf(cert, directory), key: pemSourceOf(key, directory), minVersion });
+  const directory = directoryAt(root, ['listen']);
+  const pair = { cert: pemSourceOf(cert, directory), key: pemSourceOf(key, directory), minVersion };
+  const material = readMaterial(pair, files);
   if (material.kind === 'good') return [];
   return material.faults.map(({ of, expected, got }) => faultAt(root, ['listen', 'tls', of], expected, { got }));
 }
 
 /** What is wrong with the `tls` of those that the gateway connects to: upstreams and Redis. */
-export function clientTlsFaults({ upstreams, store }: ConfigDraft, root: Located, directory: string): Fault[] {
+export function clientTlsFaults({ upstreams, store }: ConfigDraft, root: Located, files: FilesRead): Fault[] {
   const redis = store?.kind === 'redis' ? store : undefined;
   return [
     ...Object.entries(upstreams ?? {}).flatMap(([name, upstream]) =>
-      faultsOfClient(upstream?.tls, ['upstreams', name, 'tls'], root, directory),
+      faultsOfClient(upstream?.tls, ['upstreams', name, 'tls'], root, files),
     ),
-    ...faultsOfClient(redis?.tls, ['store', 'tls'], root, directory),
-    ...faultsOfClient(redis?.sentinel?.tls, ['store', 'sentinel', 'tls'], root, directory),
+    ...faultsOfClient(redis?.tls, ['store', 'tls'], root, files),
+    ...faultsOfClient(redis?.sentinel?.tls, ['store', 'sentinel', 'tls'], root, files),
   ];
 }
 
@@ -75,11 +76,12 @@ type ClientTlsDraft = {
   readonly key?: string | undefined;
 };
 
-function faultsOfClient(tls: ClientTlsDraft | undefined, path: FieldPath, root: Located, directory: string): Fault[] {
+function faultsOfClient(tls: ClientTlsDraft | undefined, path: FieldPath, root: Located, files: FilesRead): Fault[] {
   const { ca, cert, key } = tls ?? {};
+  const directory = directoryAt(root, path);
   const faults: MaterialFault[] = [];
   if (ca !== undefined) {
-    const pem = pemOf('ca', pemSourceOf(ca, directory), faults);
+    const pem = pemOf('ca', pemSourceOf(ca, directory), faults, files);
     if (pem !== null) parsed('ca', 'certificates in PEM', () => new X509Certificate(pem), faults);
   }
   if (cert !== undefined && key !== undefined) {
@@ -88,15 +90,20 @@ function faultsOfClient(tls: ClientTlsDraft | undefined, path: FieldPath, root: 
       key: pemSourceOf(key, directory),
       minVersion: 'TLSv1.2',
     } as const;
-    const material = readMaterial(own);
+    const material = readMaterial(own, files);
     if (material.kind === 'bad') faults.push(...material.faults);
   }
   return faults.map(({ of, expected, got }) => faultAt(root, [...path, of], expected, { got }));
 }
 
-function pemOf(of: MaterialFault['of'], source: PemSource, faults: MaterialFault[]): string | null {
+/** Where the relative paths of a field begin: with the file that has it. */
+export function directoryAt(root: Located, path: FieldPath): string {
+  return folderOf((valueAt(root, path) ?? root).position.file);
+}
+
+function pemOf(of: MaterialFault['of'], source: PemSource, faults: MaterialFault[], files: FilesRead): string | null {
   try {
-    return pemText(source);
+    return pemText(source, files);
   } catch (error) {
     faults.push({ of, expected: `the PEM file ${source.kind === 'file' ? source.path : ''}`, got: reasonOf(error) });
     return null;
@@ -104,13 +111,8 @@ function pemOf(of: MaterialFault['of'], source: PemSource, faults: MaterialFault
 }
 
 /** What a source holds. Throws when its file cannot be read. */
-export function pemText(source: PemSource): string {
-  if (source.kind === 'text') return source.pem;
-  const facts = statSync(source.path);
-  // A device or a pipe could block for ever.
-  if (!facts.isFile()) throw new Error('it is not a regular file');
-  if (facts.size > MAX_PEM_BYTES) throw new Error('it is larger than 1MiB');
-  return readFileSync(source.path, 'latin1');
+export function pemText(source: PemSource, files = new FilesRead()): string {
+  return source.kind === 'text' ? source.pem : files.bytesOf(source.path, LIMIT).toString('latin1');
 }
 
 function parsed<T>(of: MaterialFault['of'], expected: string, parse: () => T, faults: MaterialFault[]): T | null {

@@ -5,21 +5,19 @@ import { boundDoubts, keepDoubts } from './bound-doubts.js';
 import type { Config } from './config.js';
 import { type ConfigWarning, type Doubt, type FieldPath, pathText } from './fault.js';
 import { keyDoubts, scopeDoubts } from './key-doubts.js';
-import { namePosition, valueAt } from './locate.js';
+import { namePosition, valueAt, writtenPath } from './locate.js';
 import { loopDoubts } from './loop.js';
 import { replayDoubts } from './replay-doubts.js';
 import { covering } from './shadowing.js';
 import type { Located } from './source.js';
 import { storeDoubts } from './store-doubts.js';
 
-/** Finds the doubtful fields of a valid configuration, in file order. */
-export function warningsOf(config: Config, root: Located, file: string): ConfigWarning[] {
-  return doubtsOf(config, root)
-    .map(({ path, message }) => {
-      const position = valueAt(root, path)?.position ?? namePosition(root, path.slice(0, -1));
-      return { file, line: position.line, column: position.column, path: pathText(path), message };
-    })
-    .sort((a, b) => a.line - b.line || a.column - b.column);
+/** Finds the doubtful fields of a valid configuration. */
+export function warningsOf(config: Config, root: Located): ConfigWarning[] {
+  return doubtsOf(config, root).map(({ path, message }) => {
+    const position = valueAt(root, path)?.position ?? namePosition(root, path.slice(0, -1));
+    return { ...position, path: pathText(writtenPath(root, path)), message };
+  });
 }
 
 function doubtsOf(config: Config, root: Located): Doubt[] {

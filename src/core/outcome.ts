@@ -25,7 +25,14 @@ export type ProblemCode =
   | 'bad-request'
   | 'internal-error'
   | 'overloaded'
+  | 'loop-detected'
   | 'draining';
+
+/**
+ * Why a request is refused as one too many: the event loop is late, the gateway has as many under way as it may, so has its
+ * connection, or its rule has as many upstream calls.
+ */
+export type OverloadReason = 'event-loop' | 'requests' | 'route';
 
 /** Why a request of a rule with a policy was forwarded without its protection. */
 export type BypassReason = 'key-missing' | 'key-malformed' | 'store-unavailable' | 'not-shareable';

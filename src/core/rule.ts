@@ -168,6 +168,8 @@ export type Rule = {
   readonly match: Match;
   /** Name of the upstream. */
   readonly upstream: string;
+  /** Most upstream calls that it has in progress in one process; Infinity: any number. */
+  readonly maxRequests: number;
   readonly policy: Policy;
 };
 

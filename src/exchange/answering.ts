@@ -10,7 +10,6 @@ import type { BypassReason } from '../core/outcome.js';
 import { type Decision, type Refusal, retryAfterSeconds } from '../core/policy.js';
 import type { ClaimPolicy, RejectPolicy } from '../core/rule.js';
 import type { SharedResponse } from '../core/sharing.js';
-import type { Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
 import { HandingOut } from './handing-out.js';
 import type { Leaders } from './leaders.js';
@@ -20,8 +19,7 @@ import { bypass } from './passing.js';
 const PLAIN_CONFLICT = { status: 409, retryAfter: { kind: 'computed' } } as const satisfies RejectPolicy['conflict'];
 
 export type AnsweringOptions = {
-  readonly leaders: Pick<Leaders, 'budget' | 'latencyMsOf'>;
-  readonly upstreamOf: (name: string) => Upstream;
+  readonly leaders: Pick<Leaders, 'budget' | 'latencyMsOf' | 'calls'>;
   readonly observer: ExchangeObserver;
 };
 
@@ -52,7 +50,8 @@ export class Answering {
 
   /** With nobody's response but its own: it is forwarded as if it had no key. */
   bypass(caller: Caller, reason: BypassReason): void {
-    bypass(caller, this.#options.upstreamOf(caller.upstream), reason, this.#options.observer);
+    const { observer, leaders } = this.#options;
+    bypass(caller, caller.upstream, reason, { observer, calls: leaders.calls });
   }
 
   /** That the flight has the key, and when to ask again. */

@@ -23,7 +23,9 @@ import {
 } from '../http/fields.js';
 import { type ProblemOptions, problemMessage } from '../http/problem.js';
 import type { OtherName } from '../store/store.js';
+import type { Upstream } from '../upstream/upstream.js';
 import { type ClientRequest, type ClientResponse, isStreamed } from './client-side.js';
+import type { Generation } from './generation.js';
 import { reset } from './tunnel.js';
 
 const NOTHING = Buffer.alloc(0);
@@ -82,8 +84,6 @@ export class Caller {
   readonly offer: string | null;
   /** Null until a rule matched, and for traffic of no rule. */
   rule: Rule | null = null;
-  /** Name of the upstream; empty until it is known. */
-  upstream = '';
   /** The whole content, where it was read for the key; null when it is still in the stream. */
   content: Buffer | null = null;
   /** What a request of the same key must equal to be its duplicate; empty: the key says enough. */
@@ -106,6 +106,8 @@ export class Caller {
   #onContentBroken: (() => void) | null = null;
   #unflushed = false;
   #isOver = false;
+  #generation: Generation | null = null;
+  #upstream: Upstream | null = null;
   /** The connection speaks another protocol: the request is over when the connection is. */
   #switched = false;
   #endsConnection = false;
@@ -173,6 +175,25 @@ export class Caller {
   /** Whether its connection speaks another protocol now. */
   get switched(): boolean {
     return this.#switched;
+  }
+
+  /** The configuration that it arrived under, and keeps. */
+  get generation(): Generation {
+    if (this.#generation === null) throw new Error('the request has not been looked at');
+    return this.#generation;
+  }
+
+  /** Where it goes. */
+  get upstream(): Upstream {
+    if (this.#upstream === null) throw new Error('the request has no upstream');
+    return this.#upstream;
+  }
+
+  /** It goes there, under that configuration; its upstream is there until it is over. */
+  goesTo(upstream: Upstream, generation: Generation): void {
+    this.#generation = generation;
+    this.#upstream = upstream;
+    if (!this.#isOver) upstream.hold();
   }
 
   /** The rule's name for logs and metrics. */
@@ -366,6 +387,7 @@ export class Caller {
     this.#onOver(this.#report());
     this.#onDone?.();
     if (!finished) this.#left();
+    this.#upstream?.letGo();
   }
 
   #begin(status: number, reason: string, fields: readonly string[], outcome: Outcome): void {

@@ -12,7 +12,6 @@ import { type Decision, decide, endingOf, waitOf, waits } from '../core/policy.j
 import { Registry } from '../core/roster.js';
 import { type Vary, variantKey, variantMaterial, varyMatches } from '../core/sharing.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
-import type { Upstream } from '../upstream/upstream.js';
 import { Answering, claimPolicyOf, refuseRepeat } from './answering.js';
 import type { Caller } from './caller.js';
 import { Flight, type FlightListener, type FlightState } from './flight.js';
@@ -20,6 +19,7 @@ import { Following, type StreamOptions } from './following.js';
 import { eachOf, inSlices } from './in-slices.js';
 import type { Leaders } from './leaders.js';
 import type { ExchangeObserver } from './observer.js';
+import { refuseOverloaded } from './overload.js';
 import type { Reconciler } from './reconciler.js';
 import type { Recording } from './recording.js';
 import { RelayingReader } from './relaying.js';
@@ -40,7 +40,6 @@ export type FlightsOptions = {
   /** The in-process store that `onStoreDown: local` falls back to. */
   readonly local: Store;
   readonly leaders: Leaders;
-  readonly upstreamOf: (name: string) => Upstream;
   readonly observer: ExchangeObserver;
   readonly reconciler: Pick<Reconciler, 'unknown'>;
   readonly newFlightId: () => string;
@@ -60,6 +59,11 @@ export class Flights {
   constructor(options: FlightsOptions) {
     this.#options = options;
     this.#answering = new Answering(options);
+  }
+
+  /** Whether somebody here has the key, or asks who has. */
+  has(key: string): boolean {
+    return this.#open.has(key);
   }
 
   /** Takes a request whose key is known: it leads, follows, is answered or refused. */
@@ -93,7 +97,9 @@ export class Flights {
   #join(flight: Flight, caller: Caller): boolean {
     const { state } = flight;
     const same = flight.fingerprint === caller.fingerprint;
-    if (state.kind === 'claiming' && !same) return false;
+    // Rules of one scope, or of two generations, may differ in whether a duplicate waits.
+    const mayWait = waits(claimPolicyOf(caller));
+    if (state.kind === 'claiming' && (!same || mayWait !== waits(flight.policy))) return false;
     const closed =
       (state.kind === 'leading' && !state.leading.joinable) ||
       (state.kind === 'following' && state.following.isOutOfDate);
@@ -106,11 +112,11 @@ export class Flights {
       caller.refuse('key-reused');
       return true;
     }
-    if (state.kind === 'leading' && !waits(flight.policy)) {
-      this.#answering.refuseDuplicate(caller, state.leading.ref);
-      return true;
-    }
-    this.#admit(flight, caller);
+    if (mayWait && waits(flight.policy)) this.#admit(flight, caller);
+    else if (state.kind === 'following') this.#answering.refuseDuplicate(caller, state.following.ref);
+    else if (state.kind === 'leading') this.#answering.refuseDuplicate(caller, state.leading.ref);
+    // A claim whose policy does not wait: who is alike has it answered together with it.
+    else flight.add(caller);
     return true;
   }
 
@@ -154,12 +160,13 @@ export class Flights {
   }
 
   async #claim(flight: Flight): Promise<void> {
-    const { key, policy, election, fingerprint } = flight;
+    const { key, policy, election, fingerprint, names } = flight;
     const request = {
       key,
       flight: flight.id,
       fingerprint,
-      ...flight.names,
+      material: names.material,
+      others: names.others,
       route: flight.route,
       leaseMs: policy.leaseMs,
       holdMs: policy.unknownForMs,
@@ -229,6 +236,7 @@ export class Flights {
         unknown: () => this.#unknown(caller, store, lease),
       },
     });
+    if (leading === null) return this.#noCall(flight, caller, store, lease);
     flight.state = { kind: 'leading', leading };
     flight.leaderFlight = lease.flight;
     flight.expects = expects;
@@ -236,6 +244,13 @@ export class Flights {
     else for (const seeker of flight.takeAll()) this.#answering.refuseDuplicate(seeker, leading.ref);
     leading.start();
     if (expects === 'unshareable') this.#tell(flight, AS_EXPECTED);
+  }
+
+  /** The rule has as many upstream calls as it may: nobody here leads, and who waits elsewhere may. */
+  #noCall(flight: Flight, caller: Caller, store: Store, lease: Lease): void {
+    this.#close(flight);
+    this.#withdraw(store, lease, flight.election).catch(() => {});
+    for (const seeker of [caller, ...flight.takeAll()]) refuseOverloaded(seeker, 'route', this.#options.observer);
   }
 
   async #withdraw(store: Store, lease: Lease, election: number): Promise<void> {
@@ -280,12 +295,12 @@ export class Flights {
 
   #streamOf(flight: Flight): StreamOptions | null {
     const { policy } = flight;
-    const upstream = flight.first()?.upstream;
-    if (policy.kind !== 'coalesce' || policy.stream !== 'to-all-processes' || upstream === undefined) return null;
+    const first = flight.first();
+    if (policy.kind !== 'coalesce' || policy.stream !== 'to-all-processes' || first === null) return null;
     return {
       policy,
       budget: this.#options.leaders.budget,
-      silenceMs: this.#options.upstreamOf(upstream).bodyTimeoutMs + policy.leaseMs + SILENCE_MARGIN_MS,
+      silenceMs: first.upstream.bodyTimeoutMs + policy.leaseMs + SILENCE_MARGIN_MS,
       silenceBeyondMs: SILENCE_BEYOND_MS,
       onRecording: (recording) => this.#stream(flight, recording),
       onReaderGone: () => this.#onEmpty(flight),

@@ -5,7 +5,7 @@
 
 import type { MemoryBudget } from '../core/memory-budget.js';
 import { Roster } from '../core/roster.js';
-import type { Upstream } from '../upstream/upstream.js';
+import { Calls } from './calls.js';
 import { Leading, type LeadingOptions } from './leading.js';
 import type { ExchangeObserver } from './observer.js';
 
@@ -13,7 +13,6 @@ import type { ExchangeObserver } from './observer.js';
 const LATENCY_WEIGHT = 0.2;
 
 export type LeadersOptions = {
-  readonly upstreamOf: (name: string) => Upstream;
   readonly observer: ExchangeObserver;
   /** Of what passes and is recorded. */
   readonly budget: MemoryBudget;
@@ -21,6 +20,8 @@ export type LeadersOptions = {
 
 export class Leaders {
   readonly #options: LeadersOptions;
+  /** Those that are in progress, forwarded without a flight too. */
+  readonly calls = new Calls();
   readonly #all = new Roster<Leading>();
   /** What goes on beyond flights that this process has led. */
   readonly #after = new Set<Promise<void>>();
@@ -41,10 +42,14 @@ export class Leaders {
     return this.#all.size;
   }
 
-  /** Makes the leader of a flight; it is to be started. */
-  add(options: Omit<LeadingOptions, 'upstream' | 'observer' | 'budget' | 'onEnded'>): Leading {
+  /** Makes the leader of a flight; it is to be started. Null: its rule has as many upstream calls as it may. */
+  add(options: Omit<LeadingOptions, 'upstream' | 'observer' | 'budget' | 'onEnded'>): Leading | null {
     const { caller, policy, lease, store, flight, claimedAtMs } = options;
     const { route, upstream } = caller;
+    const callPlace = this.calls.enter(caller.rule);
+    if (callPlace === null) return null;
+    // The call goes on when its client has left.
+    upstream.hold();
     const leading: Leading = new Leading({
       caller,
       policy,
@@ -52,11 +57,13 @@ export class Leaders {
       store,
       flight,
       claimedAtMs,
-      upstream: this.#options.upstreamOf(upstream),
+      upstream,
       observer: this.#options.observer,
       budget: this.#options.budget,
       onEnded: (latencyMs) => {
+        callPlace.leave();
         this.#all.remove(place);
+        upstream.letGo();
         this.#tellIfIdle();
         if (latencyMs !== null) this.#learn(route, latencyMs);
       },
@@ -68,6 +75,11 @@ export class Leaders {
   /** Mean time for a whole answer by a rule, ms; null before the first. */
   latencyMsOf(route: string): number | null {
     return this.#latencies.get(route) ?? null;
+  }
+
+  /** Forgets the times of rules that are not among these. */
+  keepLatenciesOf(routes: ReadonlySet<string>): void {
+    for (const route of this.#latencies.keys()) if (!routes.has(route)) this.#latencies.delete(route);
   }
 
   /** Something of a flight goes on when it is over, for followers elsewhere; it never rejects. */

@@ -1,6 +1,6 @@
 /** What the exchange tells those who watch it. Observers never change what happens. */
 
-import type { BypassReason } from '../core/outcome.js';
+import type { BypassReason, OverloadReason } from '../core/outcome.js';
 import type { Reconciled, ReconcileVerdict } from '../core/reconcile.js';
 import type { UnshareableReason } from '../core/sharing.js';
 import type { Report } from './caller.js';
@@ -32,6 +32,8 @@ export interface ExchangeObserver {
   sent(route: string): void;
   /** A request of a rule with a policy is forwarded without it. */
   unprotected(route: string, reason: BypassReason): void;
+  /** A request is refused as one too many. */
+  overloaded(route: string, reason: OverloadReason): void;
   /** A response can be given to nobody but its leader's client. */
   unshareable(route: string, reason: UnshareableReason): void;
   /** A flight began (+1) or ended (-1) in this process. */

@@ -11,7 +11,9 @@ import { announcedTrailers, clientFields, requestTrailers, upstreamFields } from
 import type { UpstreamFailure } from '../upstream/failure.js';
 import type { Exchange, ForwardSink, Upstream, UpstreamRequest } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
+import type { CallPlace, Calls } from './calls.js';
 import type { ExchangeObserver } from './observer.js';
+import { refuseOverloaded } from './overload.js';
 import { type UploadListener, upload } from './uploading.js';
 import { upstreamProblem } from './upstream-problem.js';
 
@@ -24,7 +26,7 @@ export function upstreamRequest(
 ): UpstreamRequest {
   const { httpVersion, rawHeaders } = caller.req;
   const removed = namesOf(added);
-  const own = upstreamFields(caller.fields, httpVersion, caller.requestId);
+  const own = upstreamFields(caller.fields, httpVersion, caller.requestId, upstream.pseudonym);
   const fields = added.length === 0 ? own : editedFields(own, { removed, added });
   const trailers = trailersOf(caller, removed);
   if (trailers !== null) fields.push(...announcedTrailers(rawHeaders));
@@ -51,36 +53,55 @@ function trailersOf({ req, content }: Caller, removed: ReadonlySet<string>): Ups
   return content === null || read().length > 0 ? read : null;
 }
 
+/** What forwarding without a flight needs beside the request and its upstream. */
+export type PassOptions = { readonly observer: ExchangeObserver; readonly calls: Calls };
+
 /** Forwards a request as it is. `outcome` is what the request ends as when the upstream answers. */
-export function pass(caller: Caller, upstream: Upstream, outcome: Outcome, observer: ExchangeObserver): void {
-  new Passing(caller, outcome, observer).start(upstream);
+export function pass(caller: Caller, upstream: Upstream, outcome: Outcome, options: PassOptions): void {
+  const place = placeFor(caller, options);
+  if (place !== null) new Passing(caller, outcome, options.observer, place).start(upstream);
+}
+
+/** A place for the call, or null: the request is refused. */
+export function placeFor(caller: Caller, { observer, calls }: PassOptions): CallPlace | null {
+  const place = calls.enter(caller.rule);
+  if (place === null) refuseOverloaded(caller, 'route', observer);
+  return place;
 }
 
 /** Forwards a request of a rule with a policy without its protection, and says so. */
-export function bypass(caller: Caller, upstream: Upstream, reason: BypassReason, observer: ExchangeObserver): void {
+export function bypass(caller: Caller, upstream: Upstream, reason: BypassReason, options: PassOptions): void {
   if (caller.gone) return;
+  const place = placeFor(caller, options);
+  if (place === null) return;
+  const { observer } = options;
   // Counted now: whatever becomes of it, it was sent unprotected. And it is nobody's follower any more.
   observer.unprotected(caller.route, reason);
   caller.role = 'none';
-  pass(caller, upstream, { kind: 'bypassed', reason }, observer);
+  new Passing(caller, { kind: 'bypassed', reason }, observer, place).start(upstream);
 }
 
 export class Passing implements ForwardSink {
   protected readonly caller: Caller;
   protected readonly observer: ExchangeObserver;
   protected exchange: Exchange | null = null;
+  protected readonly place: CallPlace;
   readonly #outcome: Outcome;
 
-  constructor(caller: Caller, outcome: Outcome, observer: ExchangeObserver) {
+  constructor(caller: Caller, outcome: Outcome, observer: ExchangeObserver, place: CallPlace) {
     this.caller = caller;
     this.#outcome = outcome;
     this.observer = observer;
+    this.place = place;
   }
 
   start(upstream: Upstream): void {
     const { caller } = this;
-    if (caller.gone) return;
-    caller.whenLeft(() => this.exchange?.abort());
+    if (caller.gone) return this.place.leave();
+    caller.whenLeft(() => {
+      this.place.leave();
+      this.exchange?.abort();
+    });
     this.exchange = upstream.forward(upstreamRequest(caller, upstream), this, 'open');
   }
 
@@ -104,10 +125,12 @@ export class Passing implements ForwardSink {
   }
 
   onEnd(trailers: string[]): void {
+    this.place.leave();
     this.caller.end(null, trailers);
   }
 
   onFailure(failure: UpstreamFailure): void {
+    this.place.leave();
     if (this.caller.begun) return this.caller.cut();
     const { code, proxyError } = upstreamProblem(failure, false);
     this.caller.refuse(code, { proxyError });

@@ -7,6 +7,7 @@
 
 import type { ReconcileAnswer } from '../core/reconcile.js';
 import { clientFields, contentLengthOf, sharedFields } from '../http/fields.js';
+import { viaValue } from '../http/via.js';
 import type { FailureCause, UpstreamFailure } from '../upstream/failure.js';
 import type { Exchange, ForwardSink, Upstream } from '../upstream/upstream.js';
 
@@ -50,7 +51,13 @@ class Question implements ForwardSink {
     const overdueMs = upstream.answerDeadlineMs + upstream.bodyTimeoutMs;
     this.#timer = setTimeout(() => this.#giveUp({ kind: 'failed', cause: 'overdue' }), overdueMs).unref();
     signal.addEventListener('abort', this.#onStop, { once: true });
-    const request = { method: 'GET', target, fields: questionFields(fields), content: null, trailers: null };
+    const request = {
+      method: 'GET',
+      target,
+      fields: questionFields(fields, upstream.pseudonym),
+      content: null,
+      trailers: null,
+    };
     this.#exchange = upstream.forward(request, this, 'keyed');
   }
 
@@ -106,12 +113,12 @@ class Question implements ForwardSink {
 }
 
 /** The answer must be fresh and plain: a cached 404 would free the key of something that was done since. */
-function questionFields(fields: readonly string[]): string[] {
+function questionFields(fields: readonly string[], pseudonym: string): string[] {
   const names = new Set(fields.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase()));
   // Nobody's `Host` is kept: it is that of the address.
   const out = [...fields];
   if (!names.has('accept')) out.push('Accept', '*/*');
   if (!names.has('cache-control')) out.push('Cache-Control', 'no-cache');
-  out.push('Via', '1.1 oneflight');
+  out.push('Via', viaValue('1.1', pseudonym));
   return out;
 }

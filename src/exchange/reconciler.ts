@@ -26,12 +26,10 @@ const FIRST_AFTER_MS = 1_000;
 
 export type ReconcilerOptions = {
   readonly observer: ExchangeObserver;
-  /** The upstream of that name, or, with an origin, what stands there under the same deadlines. */
-  readonly upstreamOf: (name: string, origin: string | null) => Upstream;
 };
 
 /** What is needed of a request of that key. */
-export type Asker = Pick<Caller, 'route' | 'method' | 'upstream' | 'keyValue'>;
+export type Asker = Pick<Caller, 'route' | 'method' | 'upstream' | 'generation' | 'keyValue'>;
 
 /** The flight in question and the store that holds its key. */
 export type UnknownFlight = {
@@ -48,6 +46,7 @@ type Loop = UnknownFlight & {
   readonly method: string;
   readonly policy: KeyedPolicy;
   readonly reconcile: Reconcile;
+  /** Held until the loop ends. */
   readonly upstream: Upstream;
   /** Holds the key's value. */
   readonly target: string;
@@ -87,7 +86,7 @@ export class Reconciler {
       this.#options.observer.asked({ key, flight, route, verdict: 'no-answer', answer, count: 1 });
       return;
     }
-    const upstream = this.#options.upstreamOf(caller.upstream, reconcile.url.origin);
+    const upstream = heldUpstream(caller, reconcile.url.origin);
     const untilMs = performance.now() + policy.leaseMs + policy.unknownForMs;
     const loop: Loop = {
       ...unknown,
@@ -191,8 +190,17 @@ export class Reconciler {
 
   #end(loop: Loop): void {
     if (loop.timer !== null) clearTimeout(loop.timer);
-    if (this.#runs(loop)) this.#loops.delete(loop.key);
+    if (!this.#runs(loop)) return;
+    this.#loops.delete(loop.key);
+    loop.upstream.letGo();
   }
+}
+
+/** Whom the rule asks: its upstream, or what stands at the origin that it names. */
+function heldUpstream({ upstream, generation }: Asker, origin: string | null): Upstream {
+  if (origin !== null) return generation.askedAt(upstream.name, origin);
+  upstream.hold();
+  return upstream;
 }
 
 /** One signal for all questions under way: as many listeners as there are questions are no leak. */

@@ -177,7 +177,8 @@ export class Recording {
   response(trailers: readonly string[]): SharedResponse | null {
     if (this.#state !== 'whole') return null;
     const content = this.#chunks.length === 1 ? (this.#chunks[0] as Buffer) : Buffer.concat(this.#chunks);
-    const response = { ...this.head, content, trailers };
+    const { status, reason, fields, vary } = this.head;
+    const response: SharedResponse = { status, reason, fields, content, trailers, vary };
     this.#share(response);
     return response;
   }

@@ -13,11 +13,11 @@ import { Roster } from '../core/roster.js';
 import type { QueuePolicy } from '../core/rule.js';
 import type { Entered, NoTurn, PlaceRequest, Turn } from '../store/queue.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
-import type { Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
 import type { Leaders } from './leaders.js';
 import type { LedFlight } from './leading.js';
 import type { ExchangeObserver } from './observer.js';
+import { refuseOverloaded } from './overload.js';
 import { bypass } from './passing.js';
 import { ReadAhead, ReadAheadBudget } from './read-ahead.js';
 
@@ -26,7 +26,6 @@ export type TurnsOptions = {
   /** The in-process store that `onStoreDown: local` falls back to. */
   readonly local: Store;
   readonly leaders: Leaders;
-  readonly upstreamOf: (name: string) => Upstream;
   readonly observer: ExchangeObserver;
 };
 
@@ -59,8 +58,8 @@ export class Turns {
     const arrivedAtMs = performance.now();
     const { leaseMs, unknownForMs: holdMs, concurrency, maxQueue } = policy;
     const otherKeys = caller.names.others.map((other) => other.key);
-    const names = { key, otherKeys, flight: newFlightId(), route: caller.route };
-    const request = { ...names, leaseMs, holdMs, concurrency, maxQueue };
+    const flight = newFlightId();
+    const request = { key, otherKeys, flight, route: caller.route, leaseMs, holdMs, concurrency, maxQueue };
     let { queue } = store;
     let entered: Entered;
     try {
@@ -133,8 +132,13 @@ export class Turns {
       store.release(lease, { unlessAwaited: false }).catch(() => {});
       return;
     }
+    const leading = this.#options.leaders.add({ caller, policy, lease, claimedAtMs, store, flight: ALONE });
+    if (leading === null) {
+      store.release(lease, { unlessAwaited: false }).catch(() => {});
+      return refuseOverloaded(caller, 'route', this.#options.observer);
+    }
     caller.hasTurn();
-    this.#options.leaders.add({ caller, policy, lease, claimedAtMs, store, flight: ALONE }).start();
+    leading.start();
   }
 
   #refuse(caller: Caller, policy: QueuePolicy, result: NoTurn): void {
@@ -144,7 +148,8 @@ export class Turns {
   }
 
   #bypass(caller: Caller): void {
-    bypass(caller, this.#options.upstreamOf(caller.upstream), 'store-unavailable', this.#options.observer);
+    const { observer, leaders } = this.#options;
+    bypass(caller, caller.upstream, 'store-unavailable', { observer, calls: leaders.calls });
   }
 }
 

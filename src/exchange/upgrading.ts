@@ -10,28 +10,33 @@ import type { Socket } from 'node:net';
 import { offeringFields, switchingFields } from '../http/upgrade.js';
 import type { UpgradeExchange, UpgradeSink, Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
+import type { CallPlace } from './calls.js';
 import type { ExchangeObserver } from './observer.js';
-import { Passing, upstreamRequest } from './passing.js';
+import { Passing, type PassOptions, placeFor, upstreamRequest } from './passing.js';
 import { joinConnections, reset } from './tunnel.js';
 
 /** Forwards a request together with its offer; the upstream's answer decides what becomes of the connection. */
-export function passUpgrade(caller: Caller, offer: string, upstream: Upstream, observer: ExchangeObserver): void {
-  new Upgrading(caller, offer, observer).start(upstream);
+export function passUpgrade(caller: Caller, offer: string, upstream: Upstream, options: PassOptions): void {
+  const place = placeFor(caller, options);
+  if (place !== null) new Upgrading(caller, offer, options.observer, place).start(upstream);
 }
 
 class Upgrading extends Passing implements UpgradeSink {
   readonly #offer: string;
   #upgrade: UpgradeExchange | null = null;
 
-  constructor(caller: Caller, offer: string, observer: ExchangeObserver) {
-    super(caller, { kind: 'passed' }, observer);
+  constructor(caller: Caller, offer: string, observer: ExchangeObserver, place: CallPlace) {
+    super(caller, { kind: 'passed' }, observer, place);
     this.#offer = offer;
   }
 
   override start(upstream: Upstream): void {
     const { caller } = this;
-    if (caller.gone) return;
-    caller.whenLeft(() => this.#upgrade?.abort());
+    if (caller.gone) return this.place.leave();
+    caller.whenLeft(() => {
+      this.place.leave();
+      this.#upgrade?.abort();
+    });
     const request = upstreamRequest(caller, upstream);
     const fields = offeringFields(request.fields, this.#offer);
     this.#upgrade = upstream.upgrade({ ...request, fields }, this);
@@ -41,11 +46,17 @@ class Upgrading extends Passing implements UpgradeSink {
 
   onSwitched(reason: string, fields: string[], socket: Socket): void {
     const { caller, observer } = this;
-    if (caller.gone) return reset(socket);
+    if (caller.gone) {
+      this.place.leave();
+      return reset(socket);
+    }
     const client = caller.switchProtocols(reason, switchingFields(fields));
     client.off('readable', this.#onReadable).off('end', this.#onEnd);
     observer.upgrades(caller.route, 1);
-    caller.whenOver(() => observer.upgrades(caller.route, -1));
+    caller.whenOver(() => {
+      this.place.leave();
+      observer.upgrades(caller.route, -1);
+    });
     joinConnections(client, socket);
   }
 

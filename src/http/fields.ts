@@ -5,6 +5,7 @@
 
 import { fieldLines } from '../core/field-lines.js';
 import { lengthOf } from './framing.js';
+import { PRODUCT, viaValue } from './via.js';
 
 /** Connection-specific fields (RFC 9110 section 7.6.1): they belong to one connection and never cross, either way. */
 const CONNECTION_SPECIFIC: ReadonlySet<string> = new Set([
@@ -143,10 +144,15 @@ export function forwardedFields(fields: readonly string[], peer: Peer, requestId
 }
 
 /** The field lines that go upstream: the forwarded ones, and what this hop adds. */
-export function upstreamFields(forwarded: readonly string[], httpVersion: string, requestId: string): string[] {
+export function upstreamFields(
+  forwarded: readonly string[],
+  httpVersion: string,
+  requestId: string,
+  pseudonym: string = PRODUCT,
+): string[] {
   const out = [...forwarded];
   if (fieldLines(forwarded, 'x-request-id').length === 0) out.push('X-Request-Id', requestId);
-  out.push('Via', `${httpVersion} oneflight`);
+  out.push('Via', viaValue(httpVersion, pseudonym));
   return out;
 }
 

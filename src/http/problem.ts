@@ -35,6 +35,8 @@ const PROBLEMS: Readonly<Record<ProblemCode, Entry>> = {
   'bad-request': entry(400, 'The request cannot be read in one way only', 'http_request_error'),
   'internal-error': entry(500, 'The gateway failed', 'proxy_internal_error'),
   overloaded: entry(503, 'Too many requests wait already', 'connection_limit_reached', true),
+  // RFC 9209 recommends 502, which many clients send again by themselves: round the loop once more.
+  'loop-detected': entry(508, 'The request has been through this gateway before', 'proxy_loop_detected'),
   draining: entry(503, 'The gateway is stopping', 'connection_limit_reached', true),
 };
 

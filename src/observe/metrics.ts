@@ -4,7 +4,7 @@
  */
 
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
-import { type BypassReason, labelOf } from '../core/outcome.js';
+import { type BypassReason, labelOf, type OverloadReason } from '../core/outcome.js';
 import type { Reconciled, ReconcileVerdict } from '../core/reconcile.js';
 import type { UnshareableReason } from '../core/sharing.js';
 import type { UpstreamEvent, UpstreamState } from '../core/upstream-event.js';
@@ -17,6 +17,9 @@ import { Timings } from './timings.js';
 export type Figures = Awaited<ReturnType<Registry['getMetricsAsJSON']>>;
 
 type Report = Parameters<ExchangeObserver['over']>[0];
+
+/** An upstream as it is shown. */
+type Shown = { readonly name: string; readonly state: UpstreamState };
 
 const WAIT_BUCKETS_S = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 const STORE_BUCKETS_S = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.2, 0.3];
@@ -42,6 +45,11 @@ export class Metrics {
   readonly #unprotected = this.#counter(
     'unprotected_requests_total',
     'Requests of a rule with a policy that were forwarded without it, by reason.',
+    ['route', 'reason'],
+  );
+  readonly #overloaded = this.#counter(
+    'overloaded_requests_total',
+    'Requests that were refused as one too many, by what there was too much of.',
     ['route', 'reason'],
   );
   readonly #unshareable = this.#counter(
@@ -113,7 +121,23 @@ export class Metrics {
     ['reason'],
   );
 
+  readonly #reloadSuccess = new Gauge({
+    name: 'oneflight_config_reload_success',
+    help: 'Whether the configuration was good when it was last read: 1, or 0.',
+    // Of several workers the parent tells it, which reads the files.
+    aggregator: 'omit',
+    registers: [this.#registry],
+  });
+  readonly #reloadedAt = new Gauge({
+    name: 'oneflight_config_reload_success_timestamp_seconds',
+    help: 'When the configuration was last read and good.',
+    aggregator: 'omit',
+    registers: [this.#registry],
+  });
+  #shown: () => readonly Shown[] = () => [];
+
   constructor(version: string) {
+    this.reloaded('good');
     collectDefaultMetrics({ register: this.#registry });
     new Gauge({
       name: 'oneflight_build_info',
@@ -144,12 +168,24 @@ export class Metrics {
 
   /** `count` is asked when the metrics are. */
   countConnections(count: () => number): void {
+    this.#gaugeOf('connections', 'Connections of clients that are open now.', count);
+  }
+
+  countRequests(count: () => number): void {
+    this.#gaugeOf('requests_in_progress', 'Requests that are under way now, those that wait among them.', count);
+  }
+
+  tellShedding(share: () => number): void {
+    this.#gaugeOf('shed_share', 'Part of the new requests that is refused as the event loop is late: 0 to 1.', share);
+  }
+
+  #gaugeOf(name: string, help: string, value: () => number): void {
     new Gauge({
-      name: 'oneflight_connections',
-      help: 'Connections of clients that are open now.',
+      name: `oneflight_${name}`,
+      help,
       registers: [this.#registry],
       collect() {
-        this.set(count());
+        this.set(value());
       },
     });
   }
@@ -169,6 +205,10 @@ export class Metrics {
 
   unprotected(route: string, reason: BypassReason): void {
     this.#unprotected.inc({ route, reason });
+  }
+
+  overloaded(route: string, reason: OverloadReason): void {
+    this.#overloaded.inc({ route, reason });
   }
 
   unshareable(route: string, reason: UnshareableReason): void {
@@ -200,43 +240,58 @@ export class Metrics {
   }
 
   upstreamEvent(upstream: string, event: UpstreamEvent): void {
+    // Of one that is gone, what its last requests do would bring its counters back.
+    if (!this.#shown().some(({ name }) => name === upstream)) return;
     if (event.kind === 'retried') this.#retries.inc({ upstream, cause: event.cause });
     if (event.kind === 'ejected') this.#ejections.inc({ upstream, address: event.address });
     if (event.kind === 'opened') this.#opened.inc({ upstream });
   }
 
-  /** Has the state of upstreams read whenever the metrics are. */
-  show(upstreams: readonly { readonly name: string; readonly state: UpstreamState }[]): void {
+  /** Has the state of the upstreams that there are then read whenever the metrics are. */
+  show(upstreams: () => readonly Shown[]): void {
+    this.#shown = upstreams;
     this.#upstreamGauge(
       'usable',
       'Whether an address gets requests: 1, or 0 while it is down or left out.',
       ['address'],
       'min',
       (gauge) => {
-        for (const { name, state } of upstreams) {
+        for (const { name, state } of upstreams()) {
           for (const address of state.addresses) {
             gauge.set({ upstream: name, address: address.name }, Number(address.isUsable));
           }
         }
       },
     );
-    this.#upstreamGauge(
-      'pending_requests',
-      'Requests that an address has in progress now.',
-      ['address'],
-      'sum',
-      (gauge) => {
-        for (const { name, state } of upstreams) {
-          for (const address of state.addresses) gauge.set({ upstream: name, address: address.name }, address.pending);
-        }
-      },
-    );
+    const pending = 'Requests that an address has in progress now.';
+    this.#upstreamGauge('pending_requests', pending, ['address'], 'sum', (gauge) => {
+      for (const { name, state } of upstreams()) {
+        for (const address of state.addresses) gauge.set({ upstream: name, address: address.name }, address.pending);
+      }
+    });
     this.#upstreamGauge('waiting_requests', 'Requests that wait for a connection now.', [], 'sum', (gauge) => {
-      for (const { name, state } of upstreams) gauge.set({ upstream: name }, state.waiting);
+      for (const { name, state } of upstreams()) gauge.set({ upstream: name }, state.waiting);
     });
     this.#upstreamGauge('breaker_open', 'Whether the circuit breaker is open: 1, or 0.', [], 'max', (gauge) => {
-      for (const { name, state } of upstreams) gauge.set({ upstream: name }, Number(state.isOpen));
+      for (const { name, state } of upstreams()) gauge.set({ upstream: name }, Number(state.isOpen));
     });
+  }
+
+  /** Lets go of what was counted for upstreams that are not shown any more. */
+  async forgetUpstreams(): Promise<void> {
+    const names = new Set(this.#shown().map(({ name }) => name));
+    for (const counter of [this.#retries, this.#ejections, this.#opened] as Counter<string>[]) {
+      for (const { labels } of (await counter.get()).values) {
+        const { upstream } = labels as { readonly upstream: string };
+        if (!names.has(upstream)) counter.remove(labels);
+      }
+    }
+  }
+
+  /** The configuration was read again. */
+  reloaded(result: 'good' | 'bad'): void {
+    this.#reloadSuccess.set(result === 'good' ? 1 : 0);
+    if (result === 'good') this.#reloadedAt.setToCurrentTime();
   }
 
   /** `overWorkers`: what the values of several workers become together. */
@@ -254,6 +309,8 @@ export class Metrics {
       aggregator: overWorkers,
       registers: [this.#registry],
       collect() {
+        // Of those that are gone nothing is shown.
+        this.reset();
         read(this);
       },
     });

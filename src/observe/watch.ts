@@ -14,6 +14,7 @@ export function watchExchange(metrics: Metrics, log: Logger): ExchangeObserver {
   return {
     sent: (route) => metrics.sent(route),
     unprotected: (route, reason) => metrics.unprotected(route, reason),
+    overloaded: (route, reason) => metrics.overloaded(route, reason),
     unshareable: (route, reason) => metrics.unshareable(route, reason),
     flights: (route, change) => metrics.flights(route, change),
     queued: (route, change) => metrics.queued(route, change),

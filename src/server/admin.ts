@@ -1,55 +1,72 @@
 /**
  * The admin listener: liveness, readiness, metrics, and the keys that are taken. On its own port, for operators only.
  *
- * Invariants: it shows no key, no field value and no content of anybody's request; off loopback it answers nobody
- * without the token.
+ * Invariants: it shows no key, no field value and no content of anybody's request; who may ask is
+ * decided in one place, for every route (admin-access.ts); operators are few, so that a crowd has no room here.
  */
 
-import { createHash, timingSafeEqual } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
-import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
+import Fastify, { type FastifyInstance } from 'fastify';
 import type { AdminConfig } from '../config/config.js';
+import type { ConfigState, ReloadResult } from '../config/reloading.js';
 import { problemMessage } from '../http/problem.js';
+import { accessOf, guard } from './admin-access.js';
 import { addFlights, type FlightsApi } from './admin-flights.js';
+import { addReload } from './admin-reload.js';
 import { listenerUrl } from './front.js';
 
 export type Readiness = {
   readonly ready: boolean;
   /** What was looked at, and `ok` or what is wrong with it. */
   readonly checks: Readonly<Record<string, string>>;
+  /** How the files of the configuration stand to what is in use; null: it came from none. A bad file is no reason not to be ready. */
+  readonly config: ConfigState | null;
 };
 
 export type AdminOptions = {
   readonly config: AdminConfig & { readonly kind: 'on' };
   readonly readiness: () => Promise<Readiness>;
   readonly flights: FlightsApi;
+  readonly reload: () => Promise<ReloadResult>;
   readonly metrics: { readonly contentType: string; readonly expose: () => Promise<string> };
 };
+
+/** Longest time for a whole request of an operator. */
+const REQUEST_TIMEOUT_MS = 30_000;
+const LOOK_EVERY_MS = 5_000;
+const KEEP_ALIVE_MS = 30_000;
+const MOST_CONNECTIONS = 256;
 
 export class Admin {
   readonly #fastify: FastifyInstance;
   readonly #options: AdminOptions;
+  #looking: Promise<Readiness> | null = null;
 
   constructor(options: AdminOptions) {
     this.#options = options;
-    const { token } = options.config;
-    const fastify = Fastify({ logger: false, forceCloseConnections: true });
+    const { config } = options;
+    const fastify = Fastify({
+      logger: false,
+      forceCloseConnections: true,
+      requestTimeout: REQUEST_TIMEOUT_MS,
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      http: { headersTimeout: REQUEST_TIMEOUT_MS, connectionsCheckingInterval: LOOK_EVERY_MS },
+    });
+    fastify.server.maxConnections = MOST_CONNECTIONS;
     this.#fastify = fastify;
-    if (token !== null) {
-      fastify.addHook('onRequest', async (request, reply) => {
-        if (carriesToken(request, token)) return;
-        await reply.code(401).header('www-authenticate', 'Bearer realm="oneflight"').send({ error: 'token required' });
-      });
-    }
+    guard(fastify, config);
     fastify.get('/livez', async () => ({ live: true }));
-    fastify.get('/readyz', async (_request, reply) => {
-      const readiness = await options.readiness();
-      return reply.code(readiness.ready ? 200 : 503).send(readiness);
+    fastify.get('/readyz', async (request, reply) => {
+      const readiness = await this.#look();
+      const { ready } = readiness;
+      // What is wrong is for operators.
+      return reply.code(ready ? 200 : 503).send(accessOf(request, config).kind === 'operator' ? readiness : { ready });
     });
     fastify.get('/metrics', async (_request, reply) => {
       return reply.header('content-type', options.metrics.contentType).send(await options.metrics.expose());
     });
     addFlights(fastify, options.flights);
+    addReload(fastify, options.reload);
     fastify.setNotFoundHandler((_request, reply) => {
       const { status, content } = problemMessage('no-route');
       return reply.code(status).header('content-type', 'application/problem+json').send(content);
@@ -63,15 +80,15 @@ export class Admin {
     return listenerUrl(this.#fastify.server.address() as AddressInfo);
   }
 
+  /** One look for all who ask meanwhile: each is a question to the store and a connection to every upstream. */
+  #look(): Promise<Readiness> {
+    this.#looking ??= this.#options.readiness().finally(() => {
+      this.#looking = null;
+    });
+    return this.#looking;
+  }
+
   async close(): Promise<void> {
     await this.#fastify.close();
   }
-}
-
-/** Compares digests, so that neither the token's length nor a common beginning can be measured. */
-function carriesToken(request: FastifyRequest, token: string): boolean {
-  const [scheme, given] = (request.headers.authorization ?? '').split(' ', 2);
-  if (scheme?.toLowerCase() !== 'bearer' || given === undefined) return false;
-  const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
-  return timingSafeEqual(digest(given), digest(token));
 }

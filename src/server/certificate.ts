@@ -2,21 +2,14 @@
  * The certificate that a listener shows, and its renewal while the gateway runs.
  *
  * Invariants: what is in use was whole and fitted together when it was read; a pair that does not changes nothing and is
- * told; what has not changed is not told again. Directories are watched, not files: Kubernetes and others put new files
- * there by swapping a link, which a watch on the file misses from the second time on.
+ * told; what has not changed is not told again.
  */
 
 import { X509Certificate } from 'node:crypto';
-import { type FSWatcher, realpathSync, watch } from 'node:fs';
-import { dirname } from 'node:path';
 import type { SecureContextOptions } from 'node:tls';
-import type { PemSource, TlsConfig } from '../config/config.js';
+import type { TlsConfig } from '../config/config.js';
+import { FileWatch } from '../config/file-watch.js';
 import { type MaterialFault, readMaterial } from '../config/tls-material.js';
-
-/** Both files of a pair are written within this, as a rule. */
-const SETTLE_MS = 200;
-/** Where a file system tells nothing of its changes, they are seen by looking. */
-const LOOK_EVERY_MS = 60_000;
 
 export type CertificateNews =
   | { readonly kind: 'renewed'; readonly subject: string; readonly validTo: string }
@@ -24,12 +17,10 @@ export type CertificateNews =
 
 export class Certificate {
   readonly #config: TlsConfig;
-  readonly #watchers: FSWatcher[] = [];
+  readonly #watch = new FileWatch(() => this.reload());
   #context: SecureContextOptions;
   /** What was read last, good or bad. */
   #seen: string;
-  #settling: NodeJS.Timeout | undefined;
-  #looking: NodeJS.Timeout | undefined;
   #onContext: (context: SecureContextOptions) => void = () => {};
   #onNews: (news: CertificateNews) => void = () => {};
 
@@ -50,14 +41,13 @@ export class Certificate {
   watch(onContext: (context: SecureContextOptions) => void, onNews: (news: CertificateNews) => void): void {
     this.#onContext = onContext;
     this.#onNews = onNews;
-    const files = [this.#config.cert, this.#config.key].flatMap(pathsOf);
-    if (files.length === 0) return;
-    for (const directory of new Set(files.map(dirname))) this.#watchDirectory(directory);
-    this.#looking = setInterval(() => this.reload(), LOOK_EVERY_MS).unref();
+    if (this.#files.length > 0) this.#watch.watch(this.#files);
   }
 
   /** Reads the files again. */
   reload(): void {
+    // A link may lead elsewhere now.
+    if (this.#files.length > 0) this.#watch.watch(this.#files);
     const material = readMaterial(this.#config);
     const seen = JSON.stringify(material);
     if (seen === this.#seen) return;
@@ -70,35 +60,11 @@ export class Certificate {
   }
 
   close(): void {
-    clearTimeout(this.#settling);
-    clearInterval(this.#looking);
-    for (const watcher of this.#watchers) watcher.close();
+    this.#watch.close();
   }
 
-  #watchDirectory(directory: string): void {
-    try {
-      const watcher = watch(directory, { persistent: false }, () => this.#settle());
-      // Of a directory that is gone, or cannot be watched, the regular look tells.
-      watcher.on('error', () => watcher.close());
-      this.#watchers.push(watcher);
-    } catch {
-      // As above.
-    }
-  }
-
-  #settle(): void {
-    clearTimeout(this.#settling);
-    this.#settling = setTimeout(() => this.reload(), SETTLE_MS).unref();
-  }
-}
-
-/** The file as it is named, and the one that a link leads to, which may be written in place elsewhere. */
-function pathsOf(source: PemSource): string[] {
-  if (source.kind === 'text') return [];
-  try {
-    return [source.path, realpathSync(source.path)];
-  } catch {
-    return [source.path];
+  get #files(): string[] {
+    return [this.#config.cert, this.#config.key].flatMap((source) => (source.kind === 'file' ? [source.path] : []));
   }
 }
 

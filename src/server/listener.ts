@@ -61,6 +61,8 @@ export class Listener {
   /** Connections between two requests, the longest idle one first; kept only where there is a limit to their number. */
   readonly #idle: Set<Socket> | null;
   readonly #options: ListenerOptions;
+  #limits: LimitsConfig;
+  #requestIdTrust: RequestIdTrust;
   readonly #callers = new Roster<Caller>();
   readonly #connections = new WeakMap<Duplex, Connection>();
   /** Upgrades that came behind requests which are not over, by connection. */
@@ -71,6 +73,8 @@ export class Listener {
   constructor(options: ListenerOptions) {
     this.#options = options;
     const { limits } = options;
+    this.#limits = limits;
+    this.#requestIdTrust = options.requestIdTrust;
     this.#slow = new SlowClients(limits);
     this.#idle = limits.maxConnections === Number.POSITIVE_INFINITY ? null : new Set();
     this.#server = createServer(
@@ -86,10 +90,7 @@ export class Listener {
         // Refused by ourselves, in our own words.
         requireHostHeader: false,
       },
-      (req, res) => {
-        if (this.#waitsForTurn(req, res)) res.once('socket', () => this.#onRequest(req, res));
-        else this.#onRequest(req, res);
-      },
+      (req, res) => this.#connectionOf(req.socket).admit(res, () => this.#onRequest(req, res)),
     );
     // The size of the fields is the bound. Node would drop those beyond a number in silence, Content-Length among them.
     this.#server.maxHeadersCount = 0;
@@ -98,8 +99,7 @@ export class Listener {
     this.#server.on('connect', (_req, socket) => this.#refuseUnreadable(socket, 501));
     this.#server.on('checkContinue', (req, res) => this.#onExpecting(req, res));
     this.#server.on('checkExpectation', (req, res) => {
-      if (this.#waitsForTurn(req, res)) res.once('socket', () => this.#onRequest(req, res, 417));
-      else this.#onRequest(req, res, 417);
+      this.#connectionOf(req.socket).admit(res, () => this.#onRequest(req, res, 417));
     });
     this.#server.on('upgrade', (req, socket, first) => this.#onUpgrade(req, socket as Socket, first));
     const { host, port, tls } = options.listen;
@@ -135,6 +135,15 @@ export class Listener {
     return url;
   }
 
+  /** Has other limits from the next request on: those that do not need a restart (config/changes.ts). */
+  allow(limits: LimitsConfig, requestIdTrust: RequestIdTrust): void {
+    this.#limits = limits;
+    this.#requestIdTrust = requestIdTrust;
+    this.#server.keepAliveTimeout = limits.keepAliveTimeoutMs;
+    this.#slow.allow(limits);
+    this.#streams?.keepAliveFor(limits.keepAliveTimeoutMs);
+  }
+
   /** Reads the certificate's files again; what has not changed stays in use. */
   reloadCertificate(): void {
     this.#certificate?.reload();
@@ -143,6 +152,11 @@ export class Listener {
   /** Connections that are open now. */
   get connectionCount(): number {
     return this.#front.count;
+  }
+
+  /** Requests that are under way. */
+  get requestCount(): number {
+    return this.#callers.size;
   }
 
   get draining(): boolean {
@@ -218,12 +232,13 @@ export class Listener {
   #onConnection(socket: Socket, peer: Peer): void {
     // Of a connection that Node has let go of, as of every upgrade, an error would end the process.
     socket.on('error', () => {});
-    const connection = new Connection(socket, peer);
+    const connection = new Connection(socket, peer, this.#options.limits.maxConcurrentStreams);
     this.#connections.set(socket, connection);
     this.#slow.watch(connection);
     socket.once('close', () => {
       this.#slow.forget(connection);
       this.#idle?.delete(socket);
+      connection.ended();
       for (const caller of connection.callers) caller.connectionEnded();
     });
   }
@@ -241,19 +256,14 @@ export class Listener {
    * it: written earlier, the 100 would go out with the answer, behind its fields and so as a part of its content.
    */
   #onExpecting(req: IncomingMessage, res: ServerResponse): void {
-    const connection = this.#connections.get(req.socket);
-    if (connection !== undefined) connection.inTurn ||= res.socket === null;
+    const connection = this.#connectionOf(req.socket);
+    connection.inTurn ||= res.socket === null;
     const proceed = () => {
       // Nobody need send what would be refused.
-      if (Number(req.headers['content-length'] ?? 0) <= this.#options.limits.maxContentBytes) res.writeContinue();
+      if (Number(req.headers['content-length'] ?? 0) <= this.#limits.maxContentBytes) res.writeContinue();
       this.#onRequest(req, res);
     };
-    if (this.#waitsForTurn(req, res)) res.once('socket', proceed);
-    else proceed();
-  }
-
-  #waitsForTurn(req: IncomingMessage, res: ServerResponse): boolean {
-    return res.socket === null && this.#connections.get(req.socket)?.inTurn === true;
+    connection.admit(res, proceed);
   }
 
   #onRequest(req: IncomingMessage, res: ServerResponse, refusal: 417 | null = null): void {
@@ -296,7 +306,7 @@ export class Listener {
 
   #asking(req: IncomingMessage): Asking {
     const { peer } = this.#connectionOf(req.socket);
-    const fields = forwardedFields(req.rawHeaders, peer, requestIdOf(req.headers, peer, this.#options.requestIdTrust));
+    const fields = forwardedFields(req.rawHeaders, peer, requestIdOf(req.headers, peer, this.#requestIdTrust));
     return { method: req.method as string, target: req.url as string, fields };
   }
 
@@ -315,13 +325,13 @@ export class Listener {
   #arrived(req: IncomingMessage, res: ServerResponse, offer: string | null): Caller {
     const connection = this.#connectionOf(req.socket);
     const { peer } = connection;
-    const { limits, requestIdTrust } = this.#options;
-    const requestId = requestIdOf(req.headers, peer, requestIdTrust);
+    const requestId = requestIdOf(req.headers, peer, this.#requestIdTrust);
     this.#idle?.delete(req.socket);
-    const caller = new Caller(req, res, requestId, peer, offer, limits.maxContentBytes, (report) => {
+    const caller = new Caller(req, res, requestId, peer, offer, this.#limits.maxContentBytes, (report) => {
       this.#callers.remove(place);
       connection.callers.remove(placeThere);
       connection.refused ||= caller.endsConnection;
+      connection.admitNext();
       if (connection.callers.size === 0 && !req.socket.destroyed) this.#idle?.add(req.socket);
       this.#options.over(report);
       if (connection.callers.size === 0) this.#behindOthers.get(req.socket)?.();
@@ -334,8 +344,8 @@ export class Listener {
   }
 
   #onStream(req: StreamRequest, res: StreamResponse, peer: Peer): Caller {
-    const { limits, requestIdTrust } = this.#options;
-    const requestId = requestIdOf(req.headers, peer, requestIdTrust);
+    const limits = this.#limits;
+    const requestId = requestIdOf(req.headers, peer, this.#requestIdTrust);
     const caller = new Caller(req, res, requestId, peer, null, limits.maxContentBytes, (report) => {
       this.#callers.remove(place);
       this.#options.over(report);

@@ -10,11 +10,11 @@
 export type Dealing = {
   /** Whether content is being read that is not all there. */
   readonly owes: boolean;
-  /** A number that changes when anything comes or goes. */
+  /** A number that grows by the bytes that come or go. */
   readonly moved: number;
   /** Whether something waits for the client to read it. */
   readonly isAwaited: boolean;
-  /** A number that changes when the client takes something. */
+  /** A number that grows by the bytes that the client takes. */
   readonly taken: number;
   /** Ends an upload that has stopped. */
   contentLate(): void;
@@ -22,16 +22,28 @@ export type Dealing = {
   stalled(): void;
 };
 
-export type SlowLimits = { readonly contentTimeoutMs: number; readonly stallTimeoutMs: number };
+export type SlowLimits = {
+  readonly contentTimeoutMs: number;
+  readonly stallTimeoutMs: number;
+  /** What must move, on average over either of them; 0: anything. */
+  readonly minBytesPerSecond: number;
+};
 
 const LOOKS = 8;
 const LEAST_MS = 20;
 const MOST_MS = 5_000;
 
-/** A number and since when it has not changed while that mattered. */
+/** A number and since when it has not moved far enough while that mattered. */
 class Stillness {
   #value = Number.NaN;
   #sinceMs = 0;
+
+  readonly #least: number;
+
+  /** `least`: how far it must move to count. */
+  constructor(least: number) {
+    this.#least = least;
+  }
 
   /** For how long it has been still. */
   look(matters: boolean, value: number, nowMs: number): number {
@@ -39,7 +51,8 @@ class Stillness {
       this.#value = Number.NaN;
       return 0;
     }
-    if (value !== this.#value) {
+    // Not a number is far from any.
+    if (!(Math.abs(value - this.#value) < this.#least)) {
       this.#value = value;
       this.#sinceMs = nowMs;
     }
@@ -50,18 +63,27 @@ class Stillness {
 type Marks = { readonly upload: Stillness; readonly answer: Stillness };
 
 export class SlowClients {
-  readonly #limits: SlowLimits;
+  #limits: SlowLimits;
   readonly #dealings = new Map<Dealing, Marks>();
-  readonly #timer: NodeJS.Timeout;
+  #timer: NodeJS.Timeout;
 
   constructor(limits: SlowLimits) {
     this.#limits = limits;
-    const everyMs = Math.min(limits.contentTimeoutMs, limits.stallTimeoutMs) / LOOKS;
-    this.#timer = setInterval(() => this.#look(), Math.max(LEAST_MS, Math.min(MOST_MS, everyMs))).unref();
+    this.#timer = this.#started();
+  }
+
+  /** Has other limits from now on, for those who are watched already as well. */
+  allow(limits: SlowLimits): void {
+    this.close();
+    this.#limits = limits;
+    this.#timer = this.#started();
   }
 
   watch(dealing: Dealing): void {
-    this.#dealings.set(dealing, { upload: new Stillness(), answer: new Stillness() });
+    const { contentTimeoutMs, stallTimeoutMs, minBytesPerSecond } = this.#limits;
+    const leastIn = (ms: number) => Math.max(1, (minBytesPerSecond * ms) / 1_000);
+    const upload = new Stillness(leastIn(contentTimeoutMs));
+    this.#dealings.set(dealing, { upload, answer: new Stillness(leastIn(stallTimeoutMs)) });
   }
 
   forget(dealing: Dealing): void {
@@ -70,6 +92,11 @@ export class SlowClients {
 
   close(): void {
     clearInterval(this.#timer);
+  }
+
+  #started(): NodeJS.Timeout {
+    const everyMs = Math.min(this.#limits.contentTimeoutMs, this.#limits.stallTimeoutMs) / LOOKS;
+    return setInterval(() => this.#look(), Math.max(LEAST_MS, Math.min(MOST_MS, everyMs))).unref();
   }
 
   #look(): void {

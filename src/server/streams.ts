@@ -56,12 +56,14 @@ export class Streams {
   readonly #options: StreamsOptions;
   readonly #server: Http2Server;
   readonly #sessions = new Map<ServerHttp2Session, Spoken>();
+  #keepAliveTimeoutMs: number;
   #looking: NodeJS.Timeout | null = null;
   #onNone: (() => void) | null = null;
 
   constructor(options: StreamsOptions) {
     this.#options = options;
-    const { maxFieldBytes, maxConcurrentStreams } = options.limits;
+    const { maxFieldBytes, maxConcurrentStreams, keepAliveTimeoutMs } = options.limits;
+    this.#keepAliveTimeoutMs = keepAliveTimeoutMs;
     const lines = Math.ceil(maxFieldBytes / LEAST_LINE_BYTES);
     this.#server = createServer({
       maxHeaderListPairs: lines,
@@ -76,6 +78,11 @@ export class Streams {
       },
     });
     this.#server.on('sessionError', () => {});
+  }
+
+  /** How long connections without a stream stay open, counted from their next stream on. */
+  keepAliveFor(timeoutMs: number): void {
+    this.#keepAliveTimeoutMs = timeoutMs;
   }
 
   /** Speaks HTTP/2 on a connection. */
@@ -151,8 +158,8 @@ export class Streams {
     peer: Peer,
     resets: Allowance,
   ): void {
-    const { slow, limits, onRequest } = this.#options;
-    session.setTimeout(limits.keepAliveTimeoutMs);
+    const { slow, onRequest } = this.#options;
+    session.setTimeout(this.#keepAliveTimeoutMs);
     const req = new StreamRequest(stream, fields, socket);
     const res = new StreamResponse(stream, req);
     const said = { req, res };
@@ -288,8 +295,9 @@ class Unread implements Dealing {
     return queuedBytes(this.#tcp) > 0;
   }
 
+  /** How much of it was taken is not known here, and none of it is not read at all: any change counts. */
   get taken(): number {
-    return queuedBytes(this.#tcp);
+    return queuedBytes(this.#tcp) * Number.MAX_SAFE_INTEGER;
   }
 
   contentLate(): void {}

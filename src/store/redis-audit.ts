@@ -67,7 +67,8 @@ export async function look(client: ScriptedRedis, channel: string): Promise<Fact
     run: field('run_id') ?? '',
     name: version === null ? null : `${valkey === null ? 'Redis' : 'Valkey'} ${version}`,
     version: major === undefined ? null : [Number(major), Number(minor)],
-    mode: field('redis_mode'),
+    // Valkey has its own word.
+    mode: field('redis_mode') ?? field('server_mode'),
     role: field('role'),
     eviction: evictionOf(field('maxmemory'), field('maxmemory_policy')),
     persistence: persistenceOf(field('aof_enabled'), settingOf(save), settingOf(fsync)),

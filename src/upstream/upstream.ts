@@ -11,6 +11,7 @@ import { withoutPrefix } from '../core/path-prefix.js';
 import type { UpstreamEvent, UpstreamState } from '../core/upstream-event.js';
 import { editedFields, withoutNames } from '../http/edits.js';
 import { clientFields } from '../http/fields.js';
+import { type Identity, PRODUCT } from '../http/via.js';
 import { Address, MAX_FIELD_BYTES } from './address.js';
 import { Admission, type Waiting } from './admission.js';
 import { type Attempted, Attempts } from './attempts.js';
@@ -32,6 +33,7 @@ export type Verdict =
 
 export class Upstream implements Attempted {
   readonly name: string;
+  readonly #identity: Identity;
   readonly #config: UpstreamConfig;
   readonly #addresses: readonly Address[];
   readonly #admission: Admission | null;
@@ -40,15 +42,30 @@ export class Upstream implements Attempted {
   readonly #onEvent: (event: UpstreamEvent) => void;
   /** Place in the list at which the next round begins. */
   #next = 0;
+  /** How many have to do with it: requests, the flights that they lead, loops of questions. */
+  #holders = 0;
+  /** Told when it has ended; null: it is in use. */
+  #onOver: (() => void) | null = null;
+  #isOver = false;
 
-  constructor(config: UpstreamConfig, onEvent: (event: UpstreamEvent) => void = () => {}) {
+  constructor(
+    config: UpstreamConfig,
+    onEvent: (event: UpstreamEvent) => void = () => {},
+    identity: Identity = { pseudonym: PRODUCT },
+  ) {
     this.name = config.name;
+    this.#identity = identity;
     this.#config = config;
     this.#onEvent = onEvent;
     this.#addresses = config.addresses.map((address) => new Address(address, config));
     this.#admission = config.connections === null ? null : new Admission(config.connections);
     this.#breaker = config.breaker === null ? null : new Breaker(config.breaker);
     this.#checks = config.health === null ? null : new HealthChecks(config.health, this.#addresses, onEvent);
+  }
+
+  /** What the gateway calls itself there. */
+  get pseudonym(): string {
+    return this.#identity.pseudonym;
   }
 
   /** Longest time from handing a request over to its response fields, milliseconds. */
@@ -108,6 +125,38 @@ export class Upstream implements Attempted {
   /** Begins the health checks. */
   open(): void {
     this.#checks?.start();
+  }
+
+  /** Somebody has to do with it, and lets go of it once: until then its retirement does not end it. */
+  hold(): void {
+    this.#holders += 1;
+  }
+
+  letGo(): void {
+    this.#holders -= 1;
+    this.#endIfDone();
+  }
+
+  /** Whether it has ended by its retirement. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /**
+   * It is not in use any more: it is checked no longer, and ends when nobody holds it. `onOver` is told that then.
+   */
+  retire(onOver: () => void): void {
+    this.#onOver = onOver;
+    this.#checks?.stop();
+    this.#endIfDone();
+  }
+
+  #endIfDone(): void {
+    if (this.#holders > 0 || this.#onOver === null || this.#isOver) return;
+    this.#isOver = true;
+    this.#onOver();
+    // What is left are connections that nobody uses. Not now: the last of them may just be telling of its end.
+    setImmediate(() => this.destroy().catch(() => {}));
   }
 
   /** Cuts every running exchange. */

@@ -4,7 +4,13 @@ import type { Figures } from '../observe/metrics.js';
 import type { PortableConfig } from './portable-config.js';
 
 /** What the parent asks; each is answered once, by a word with its id. */
-export type Asked = 'readiness' | 'figures' | 'reload';
+export type Asked =
+  | { readonly kind: 'readiness' }
+  | { readonly kind: 'figures' }
+  /** Read what it reads for itself again: the certificate. */
+  | { readonly kind: 'reload' }
+  /** Take another configuration into use, that of the whole gateway. */
+  | { readonly kind: 'take'; readonly config: PortableConfig };
 
 /** To a worker. */
 export type Order =
@@ -28,6 +34,8 @@ export type Word =
   /** It could not begin, and exits. */
   | { readonly kind: 'failed'; readonly reason: string }
   | { readonly kind: 'answer'; readonly id: number; readonly value: unknown }
+  /** What was asked could not be done. */
+  | { readonly kind: 'refused'; readonly id: number; readonly reason: string }
   /** Unasked, every second and at its end: what is counted by a worker that is killed is lost from here on. */
   | { readonly kind: 'figures'; readonly figures: Figures };
 

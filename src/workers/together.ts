@@ -1,18 +1,16 @@
-/** What several workers say, as the word of one gateway. */
+/** What several workers say of their readiness, as the word of one gateway. */
 
 import type { Readiness } from '../server/admin.js';
 
 /** What one worker answered, or why it did not. */
 export type Said<T> = { readonly worker: number; readonly said: T | Error };
 
-/** What became of a reload; in a worker, or in all of them. */
-export type Reloaded =
-  | { readonly kind: 'reloaded'; readonly changed: readonly string[]; readonly needsRestart: readonly string[] }
-  | { readonly kind: 'refused'; readonly errors: readonly string[] }
-  | { readonly kind: 'unchanged' };
-
-/** Ready when each of so many workers is, and what is looked at only once. */
-export function readinessOf(count: number, all: readonly Said<Readiness>[], own: Readiness['checks']): Readiness {
+/** Ready when each of so many workers is, and what their parent looks at itself. */
+export function readinessOf(
+  count: number,
+  all: readonly Said<Readiness>[],
+  { checks: own, config }: Pick<Readiness, 'checks' | 'config'>,
+): Readiness {
   const answered = all.filter(({ said }) => !(said instanceof Error));
   const checks = new Map([
     ...Object.entries(own),
@@ -27,24 +25,5 @@ export function readinessOf(count: number, all: readonly Said<Readiness>[], own:
       else checks.set(name, `${told === 'ok' ? '' : `${told}; `}worker ${worker}: ${result}`);
     }
   }
-  return { ready: [...checks.values()].every((result) => result === 'ok'), checks: Object.fromEntries(checks) };
-}
-
-/** A reload is done when every worker has done it: one that has not serves by other rules. */
-export function reloadedBy(all: readonly Said<Reloaded | undefined>[]): Reloaded {
-  const errors: string[] = [];
-  const changed = new Set<string>();
-  const needsRestart = new Set<string>();
-  let done = false;
-  for (const { worker, said } of all) {
-    if (said instanceof Error) errors.push(`worker ${worker}: ${said.message}`);
-    else if (said?.kind === 'refused') for (const error of said.errors) errors.push(`worker ${worker}: ${error}`);
-    else if (said?.kind === 'reloaded') {
-      done = true;
-      for (const name of said.changed) changed.add(name);
-      for (const name of said.needsRestart) needsRestart.add(name);
-    }
-  }
-  if (errors.length > 0) return { kind: 'refused', errors };
-  return done ? { kind: 'reloaded', changed: [...changed], needsRestart: [...needsRestart] } : { kind: 'unchanged' };
+  return { ready: [...checks.values()].every((result) => result === 'ok'), checks: Object.fromEntries(checks), config };
 }

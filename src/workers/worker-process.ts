@@ -9,6 +9,7 @@ import cluster from 'node:cluster';
 import { Socket } from 'node:net';
 import { pino } from 'pino';
 import { type Gateway, startGateway } from '../app.js';
+import type { Config } from '../config/config.js';
 import { workerShare } from '../config/worker-shares.js';
 import { ParentStore } from '../store/parent-store.js';
 import { type Asked, type Order, STORE_FD, type Word } from './messages.js';
@@ -19,7 +20,9 @@ const FAILED = 1;
 
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => {});
 
-let starting: Promise<Gateway | null> = Promise.resolve(null);
+type Serving = { readonly gateway: Gateway; readonly share: (config: Config) => Config };
+
+let starting: Promise<Serving | null> = Promise.resolve(null);
 let stage: 'serving' | 'leaving' = 'serving';
 
 process.on('message', (order: Order) => {
@@ -50,8 +53,9 @@ async function begin({
   count,
   version,
   config: portable,
-}: Extract<Order, { kind: 'begin' }>): Promise<Gateway | null> {
-  const config = workerShare(fromPortable(portable), worker - 1, count);
+}: Extract<Order, { kind: 'begin' }>): Promise<Serving | null> {
+  const share = (whole: Config): Config => workerShare(whole, worker - 1, count);
+  const config = share(fromPortable(portable));
   const { level } = config.log;
   const log = pino({ level, timestamp: pino.stdTimeFunctions.isoTime }).child({ worker });
   try {
@@ -61,10 +65,10 @@ async function begin({
     const store = inParent
       ? { store: new ParentStore(new Socket({ fd: STORE_FD, readable: true, writable: true }), onGone) }
       : {};
-    const gateway = await startGateway(config, { version, log, ...store });
+    const gateway = await startGateway(config, { version, log, source: null, ...store });
     setInterval(() => void tellFigures(gateway), FIGURES_MS).unref();
     await say({ kind: 'listening', url: gateway.url });
-    return gateway;
+    return { gateway, share };
   } catch (error) {
     log.error({ err: error }, 'failed');
     await say({ kind: 'failed', reason: error instanceof Error ? error.message : String(error) });
@@ -73,27 +77,34 @@ async function begin({
 }
 
 async function answer(id: number, asked: Asked): Promise<void> {
-  const gateway = await starting;
-  if (gateway !== null) await say({ kind: 'answer', id, value: await ask(gateway, asked) });
+  const serving = await starting;
+  if (serving === null) return;
+  try {
+    await say({ kind: 'answer', id, value: await ask(serving, asked) });
+  } catch (error) {
+    await say({ kind: 'refused', id, reason: error instanceof Error ? error.message : String(error) });
+  }
 }
 
-function ask(gateway: Gateway, asked: Asked): unknown {
-  switch (asked) {
+function ask({ gateway, share }: Serving, asked: Asked): Promise<unknown> {
+  switch (asked.kind) {
     case 'readiness':
       return gateway.readiness();
     case 'figures':
       return gateway.figures();
     case 'reload':
       return gateway.reload();
+    case 'take':
+      return gateway.take(share(fromPortable(asked.config)));
   }
 }
 
 async function leave(): Promise<void> {
   if (stage === 'leaving') return;
   stage = 'leaving';
-  const gateway = await starting;
-  await gateway?.close();
-  if (gateway !== null) await tellFigures(gateway);
+  const serving = await starting;
+  await serving?.gateway.close();
+  if (serving !== null) await tellFigures(serving.gateway);
   // Not left to the event loop: after a drain nothing that is still open may keep the process alive.
   process.exit();
 }

@@ -11,7 +11,7 @@ import { demoConfig } from '../../src/cli/demo-config.js';
 import { loadConfig } from '../../src/config/load.js';
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
-const MAIN = resolve(ROOT, 'dist/src/main.js');
+const MAIN = resolve(ROOT, 'dist/bin/main.js');
 
 type Result = { readonly code: number | null; readonly stdout: string; readonly stderr: string };
 type Running = {

@@ -210,6 +210,7 @@ t.test('a verdict', async (t) => {
     name: 'refresh',
     match: { methods: ['POST'], path: '/refresh', host: null, headers: [] },
     upstream: 'api',
+    maxRequests: Number.POSITIVE_INFINITY,
     policy,
   };
   const answer = (cacheStatus: string | null, content = 'x', status = 200): Answer => ({

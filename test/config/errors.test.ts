@@ -44,7 +44,7 @@ testCases('unknown fields, with the known ones and the one that was meant', [
     '"prot"',
     'port',
   ],
-  [`${API}▶include: []\n`, 'include', 'one of ', '"include"'],
+  [`${API}▶plugins: []\n`, 'plugins', 'one of ', '"plugins"'],
   [`${API}log: { ▶format: json }\n`, 'log.format', 'one of level', '"format"'],
   [
     'upstreams: { api: { ▶urll: http://a, url: http://a } }\n',
@@ -728,7 +728,9 @@ t.test('files that cannot be read', async (t) => {
   t.match(errorsOf(loadConfig(join(directory, 'folder'), {})), [{ expected: 'a readable file', got: 'a directory' }]);
   const latin1 = load(Buffer.from(`${API}log: {}\n# Gr\xfc\xdfe\n`, 'latin1'));
   t.match(errorsOf(latin1), [{ line: 3, column: 5, expected: 'UTF-8', got: 'other bytes' }]);
-  t.match(errorsOf(load(`# ${'x'.repeat(1024 * 1024)}\n`)), [{ expected: 'a file of at most 1MiB' }]);
+  t.match(errorsOf(load(`# ${'x'.repeat(1024 * 1024)}\n`)), [
+    { expected: 'a readable file', got: 'it is larger than 1MiB' },
+  ]);
   writeFileSync(join(directory, 'binary'), Buffer.from([0xff, 0xfe]));
   t.match(errorsOf(load(`${API}drain: \${file:binary}\n`)), [{ path: 'drain', got: 'content that is not UTF-8' }]);
 });

@@ -57,12 +57,7 @@ testCases('TLS material', [
     `the PEM file ${join(directory, 'none.pem')}`,
     'no such file',
   ],
-  [
-    tls('cert: one.pem, key: ▶folder'),
-    'listen.tls.key',
-    `the PEM file ${join(directory, 'folder')}`,
-    'it is not a regular file',
-  ],
+  [tls('cert: one.pem, key: ▶folder'), 'listen.tls.key', `the PEM file ${join(directory, 'folder')}`, 'a directory'],
   [
     tls('cert: ▶broken.pem, key: one.key'),
     'listen.tls.cert',
@@ -114,6 +109,16 @@ testCases('limits', [
   [`${API}limits: { maxContent: ▶much }\n`, 'limits.maxContent', 'a size from 0B', '"much"'],
   [`${API}limits: { maxConnections: ▶0 }\n`, 'limits.maxConnections', 'a number from 1 to 1000000', '0'],
   [`${API}limits: { fieldsTimeout: ▶0 }\n`, 'limits.fieldsTimeout', 'a duration from 100ms to 10m', '0'],
+  [`${API}limits: { maxRequests: ▶0 }\n`, 'limits.maxRequests', 'a number from 1 to 10000000', '0'],
+  [`${API}limits: { eventLoopDelay: ▶true }\n`, 'limits.eventLoopDelay', 'false or a duration from 10ms to 1m', 'true'],
+  [`${API}limits: { eventLoopDelay: ▶1ms }\n`, 'limits.eventLoopDelay', 'a duration from 10ms to 1m', '"1ms"'],
+  [`${API}limits: { minRate: ▶2MiB }\n`, 'limits.minRate', 'a size from 0B to 1MiB', '"2MiB"'],
+  [
+    `${API}routes: [ { name: a, match: { path: /a }, maxRequests: ▶0 } ]\n`,
+    'routes[0].maxRequests',
+    'a number of requests from 1 to 1000000',
+    '0',
+  ],
   [`${API}limits: { keepAliveTimeout: ▶500ms }\n`, 'limits.keepAliveTimeout', 'a duration from 1s to 1h', '"500ms"'],
 ]);
 
@@ -123,15 +128,22 @@ t.test('limits arrive in their units', async (t) => {
     maxContentBytes: Number.POSITIVE_INFINITY,
     maxConnections: Number.POSITIVE_INFINITY,
     maxConcurrentStreams: 128,
+    maxRequests: 50_000,
+    eventLoopDelayMs: 1_000,
+    minBytesPerSecond: 0,
     fieldsTimeoutMs: 30_000,
     contentTimeoutMs: 60_000,
     stallTimeoutMs: 60_000,
     keepAliveTimeoutMs: 65_000,
   });
   const written = loaded(
-    'limits: { maxFields: 8KiB, maxContent: 1GiB, maxConnections: 5, maxConcurrentStreams: 6, fieldsTimeout: 1s, contentTimeout: 2s, stallTimeout: 3s, keepAliveTimeout: 4s }',
+    'limits: { maxFields: 8KiB, maxContent: 1GiB, maxConnections: 5, maxConcurrentStreams: 6, maxRequests: 7, eventLoopDelay: 500ms, minRate: 1KiB, fieldsTimeout: 1s, contentTimeout: 2s, stallTimeout: 3s, keepAliveTimeout: 4s }',
   );
-  t.same(Object.values(written.limits), [8_192, 1_073_741_824, 5, 6, 1_000, 2_000, 3_000, 4_000]);
+  t.same(Object.values(written.limits), [
+    ...[8_192, 1_073_741_824, 5, 6, 7, 500, 1_024],
+    ...[1_000, 2_000, 3_000, 4_000],
+  ]);
+  t.equal(loaded('limits: { eventLoopDelay: false }').limits.eventLoopDelayMs, Number.POSITIVE_INFINITY);
 });
 
 testCases('request ids', [

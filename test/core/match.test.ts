@@ -6,7 +6,13 @@ import type { Match, Rule } from '../../src/core/rule.js';
 import { parseTarget } from '../../src/core/target.js';
 
 function ruleOf(name: string, match: Partial<Match> & { readonly path: string }): Rule {
-  return { name, match: { methods: [], host: null, headers: [], ...match }, upstream: 'api', policy: { kind: 'pass' } };
+  return {
+    name,
+    match: { methods: [], host: null, headers: [], ...match },
+    upstream: 'api',
+    maxRequests: 1,
+    policy: { kind: 'pass' },
+  };
 }
 
 type Asked = { readonly method?: string; readonly host?: string; readonly fields?: readonly string[] };

@@ -1,6 +1,7 @@
 /** Loops of questions: how many, for how long, and what is left when they are stopped. */
 
 import t, { type Test } from 'tap';
+import { compileRules } from '../../src/core/match.js';
 import type { AskedReport, ReconciledReport } from '../../src/exchange/observer.js';
 import { type Asker, Reconciler } from '../../src/exchange/reconciler.js';
 import type { Store } from '../../src/store/store.js';
@@ -38,6 +39,7 @@ async function startRig(t: Test, standing: Store['standing'] = unknown): Promise
       unprotected() {},
       unshareable() {},
       flights() {},
+      overloaded() {},
       queued() {},
       upgrades() {},
       leaseLost() {},
@@ -55,8 +57,9 @@ async function startRig(t: Test, standing: Store['standing'] = unknown): Promise
       return 'settled';
     },
   }));
-  const reconciler = new Reconciler({ observer, upstreamOf: () => upstream });
-  const asker = { route: 'r', method: 'POST', upstream: 'api' };
+  const reconciler = new Reconciler({ observer });
+  const generation = { rules: compileRules([]), unmatched: null, upstreamOf: () => upstream, askedAt: () => upstream };
+  const asker = { route: 'r', method: 'POST', upstream, generation };
   t.teardown(async () => {
     reconciler.stop();
     await upstream.destroy();

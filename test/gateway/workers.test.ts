@@ -1,5 +1,7 @@
 /** `workers: n`: several processes behind one port, who share what a gateway of one process has once. */
 
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { type Answered, burst, request, Watching } from '../support/client.js';
 import { allEqual, COLLAPSED, isProblem, LED, problemOf, tally } from '../support/expect.js';
@@ -408,6 +410,45 @@ t.test('limits are the whole of the gateway', async (t) => {
   held.release();
   const statuses = (await Promise.all(all)).map((answer) => answer?.status ?? 0);
   t.equal(statuses.filter((status) => status === 200).length, upstream.count('/slow'));
+});
+
+t.test('a changed configuration is in use in every worker, and in those that come after', async (t) => {
+  const upstream = await startUpstream(t);
+  const file = join(t.testdir({}), 'gateway.yaml');
+  const put = (more: string, workers = 2): string => {
+    const text = configOf({ upstream: upstream.url, routes: ROUTES + more, more: `workers: ${workers}` });
+    writeFileSync(file, text);
+    return text;
+  };
+  const fresh = route('fresh', 'coalesce', KEY);
+  const gateway = await startGateway(t, { config: put(''), file });
+  watchOver(gateway);
+  const reload = () => gatewayAdmin(gateway, '/reload', {});
+  const serveIt = async (path: string, pins: readonly Pinned[]) => {
+    for (const [index, one] of pins.entries()) t.equal((await post(one, `/fresh/${path}-${index}`)).cacheStatus, LED);
+  };
+  const pins = await pinEach(t, gateway, 2);
+  t.equal((await post(pins[0]!, '/fresh/before')).cacheStatus, null);
+
+  put(fresh);
+  const reloaded = await reload();
+  t.equal(reloaded.status, 200);
+  await serveIt('after', pins);
+
+  put(`${fresh}${fresh}`);
+  t.equal((await reload()).status, 422);
+  t.match((await gateway.admin('/readyz')).json(), { ready: true, config: { errors: [/fresh/] } });
+  t.equal((await gateway.metrics()).sum('oneflight_config_reload_success'), 0);
+  process.kill(pins[1]!.pid, 'SIGKILL');
+  await eventually('it is replaced', () => startedPids(gateway).length === 3);
+  watchOver(gateway);
+  await serveIt('replaced', await pinEach(t, gateway, 2));
+
+  put(fresh, 3);
+  t.match((await reload()).json(), { needsRestart: ['workers'] });
+  t.equal((await gateway.metrics()).sum('oneflight_config_reload_success'), 1);
+  t.equal((await gateway.metrics()).sum('oneflight_workers'), 2);
+  await gateway.stop();
 });
 
 t.test('with Redis the workers are so many gateways', async (t) => {

@@ -3,8 +3,8 @@
 import t from 'tap';
 import { send } from '../support/client.js';
 import { isProblem, LED, PROMPT_MS } from '../support/expect.js';
-import { Gate } from '../support/gate.js';
-import { allCaughtUp, configOf, type Gateway, startGateways } from '../support/gateway.js';
+import { eventually, Gate } from '../support/gate.js';
+import { allCaughtUp, configOf, type Gateway, startGateway, startGateways } from '../support/gateway.js';
 import { startRedis } from '../support/redis.js';
 import { chunkedInParts, startUpstream } from '../support/upstream.js';
 
@@ -80,4 +80,40 @@ t.test('whoever has no answer yet is told that the gateway is stopping; whose an
     t.equal((await post(there, path)).status, 200, `${path}: free`);
     t.equal(upstream.count(path), 2);
   }
+});
+
+t.test('what was never sent is free at once; what was sent is unknown, and held where its rule says so', async (t) => {
+  const redis = await startRedis();
+  t.teardown(() => redis.stop());
+  const upstream = await startUpstream(t);
+  const config = (connections: string) =>
+    configOf({
+      upstream: upstream.url,
+      store: `{ kind: redis, url: "${redis.url}" }`,
+      routes: `
+  - name: order
+    match: { methods: [POST], path: /order/* }
+    policy: replay
+    lease: 20s`,
+      more: `drain: ${DRAIN_MS}ms`,
+    }).replace(/^ {2}api: \{/m, `  api: { ${connections}`);
+  // A replay call has a place of its own beside those of other traffic: one is on its way, the next waits for a place.
+  const stopping = await startGateway(t, { config: config('connections: { max: 1, queue: 10, wait: 30s }, ') });
+  const there = await startGateway(t, { config: config('') });
+  const order = (gateway: Gateway, key: string) =>
+    gateway.request({ method: 'POST', path: `/order/${key}`, headers: ['Idempotency-Key', key] });
+  const held = upstream.holds('/order/sent');
+  const sent = order(stopping, 'sent');
+  await held.arrived(1);
+  const waiting = order(stopping, 'waiting');
+  await eventually('it waits', async () => (await stopping.metrics()).sum('oneflight_upstream_waiting_requests') === 1);
+  isProblem(t, await order(there, 'waiting'), 'in-flight', 20);
+  stopping.signal('SIGTERM');
+  isProblem(t, await sent, 'outcome-unknown');
+  t.ok((await waiting).status >= 500);
+  t.same(await stopping.exited, { code: 0, signal: null });
+  t.equal((await order(there, 'waiting')).status, 200, 'free');
+  t.equal(upstream.count('/order/waiting'), 1, 'it was sent once in all');
+  isProblem(t, await order(there, 'sent'), 'outcome-unknown');
+  t.equal(upstream.count('/order/sent'), 1);
 });

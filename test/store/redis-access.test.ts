@@ -123,7 +123,7 @@ t.test('TLS with an authority of its own: who is not known to it is not talked t
 
 t.test('a user whose password is in a file, with no more rights than are needed', async (t) => {
   const server = await started(t, { settings: ['--requirepass', 'root'], password: 'root' });
-  const rights = ['~oneflight:*', '&oneflight:*', '+@all', '-@admin', '-@dangerous', '+ping'];
+  const rights = ['~oneflight:*', 'resetchannels', '&oneflight:*', '+@all', '-@admin', '-@dangerous', '+ping'];
   await server.command('ACL', 'SETUSER', 'gate', 'on', `>${PASSWORD}`, ...rights);
   const at = `url: "redis://127.0.0.1:${server.port}"`;
   const user = (file: string) => `${at}, username: gate, password: "\${file:${directory}/${file}}"`;
@@ -360,7 +360,16 @@ t.test(
 
 t.test('a cluster that talks TLS, and a user with no more rights than are needed', async (t) => {
   const cluster = await RedisCluster.start(t, { tls: true });
-  const rights = ['~oneflight:*', '&oneflight:*', '+@all', '-@admin', '-@dangerous', '+info', '+config|get'];
+  const rights = [
+    '~oneflight:*',
+    'resetchannels',
+    '&oneflight:*',
+    '+@all',
+    '-@admin',
+    '-@dangerous',
+    '+info',
+    '+config|get',
+  ];
   for (const node of cluster.all) {
     await node.command('ACL', 'SETUSER', 'gate', 'on', '>pw', ...rights, '+cluster|slots', '+cluster|nodes');
   }
@@ -385,7 +394,7 @@ t.test(
   async (t) => {
     const root = fileURLToPath(new URL('../../..', import.meta.url));
     const readme = readFileSync(join(root, 'README.md'), 'utf8');
-    const [, words = ''] = /^node (dist\/src\/main\.js validate --connect)$/m.exec(readme) ?? [];
+    const [, words = ''] = /^node (dist\/bin\/main\.js validate --connect)$/m.exec(readme) ?? [];
     const server = await started(t, { tls: true });
     const validateBy = (file: string) =>
       new Promise<Validated>((resolve) => {

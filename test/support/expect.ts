@@ -32,6 +32,7 @@ const STATUS: Readonly<Record<string, readonly number[]>> = {
   'bad-upstream-response': [502],
   'bad-request': [400, 408, 417, 431, 501],
   draining: [503],
+  'loop-detected': [508],
   overloaded: [503],
 };
 const WITH_RETRY_AFTER: readonly string[] = [

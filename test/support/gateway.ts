@@ -15,7 +15,7 @@ import { type Answered, type RequestOptions, request, type Sent, send } from './
 import { tlsYaml } from './dial.js';
 import { Gate, within } from './gate.js';
 
-const PROGRAM = fileURLToPath(new URL('../../src/main.js', import.meta.url));
+const PROGRAM = fileURLToPath(new URL('../../bin/main.js', import.meta.url));
 const START_MS = 20_000;
 const { PATH = '' } = process.env;
 
@@ -157,14 +157,16 @@ export class Gateway {
   readonly #listening = new Gate();
   #stopping = false;
 
-  constructor(config: string, env: Readonly<Record<string, string>>) {
+  constructor({ config, env = {}, file: existing, alone }: GatewayOptions) {
     const folder = mkdtempSync(join(tmpdir(), 'oneflight-'));
-    const file = join(folder, 'gateway.yaml');
-    writeFileSync(file, config);
-    this.#child = spawn(process.execPath, [PROGRAM, 'start', '-c', file], {
-      env: { PATH, ...env },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
+    const file = existing ?? join(folder, 'gateway.yaml');
+    if (existing === undefined) writeFileSync(file, config);
+    const start = [PROGRAM, 'start', '-c', file];
+    const stdio: ['ignore', 'pipe', 'pipe'] = ['ignore', 'pipe', 'pipe'];
+    this.#child =
+      alone === undefined
+        ? spawn(process.execPath, start, { env: { PATH, ...env }, stdio })
+        : spawn('/usr/bin/env', ['-i', `PATH=${PATH}`, process.execPath, ...alone, ...start], { stdio });
     keep('started', this.pid);
     this.exited = new Promise((resolve) => {
       this.#child.once('close', (code, signal) => {
@@ -290,11 +292,18 @@ export class Gateway {
   }
 }
 
-export type GatewayOptions = { readonly config: string; readonly env?: Readonly<Record<string, string>> };
+export type GatewayOptions = {
+  readonly config: string;
+  readonly env?: Readonly<Record<string, string>>;
+  /** A file that has it already, and that the test may change. */
+  readonly file?: string;
+  /** Options of Node with which it is started, and nothing that a test runner adds to programs that tests start. */
+  readonly alone?: readonly string[];
+};
 
 /** Starts a gateway that ends with the test. When the test failed, what the process wrote is shown. */
 export async function startGateway(t: Scope, options: GatewayOptions): Promise<Gateway> {
-  const gateway = new Gateway(options.config, options.env ?? {});
+  const gateway = new Gateway(options);
   t.teardown(async () => {
     const how = await gateway.dispose();
     if (how === 'by itself') t.comment(`gateway ${gateway.pid} ended by itself`);

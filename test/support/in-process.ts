@@ -53,6 +53,7 @@ export async function startInProcess(
   const observer: ExchangeObserver = {
     sent: () => counts.sent++,
     unprotected: () => {},
+    overloaded: () => {},
     unshareable: () => {},
     flights: (_route, change) => {
       counts.inProgress += change;
@@ -67,19 +68,23 @@ export async function startInProcess(
     failed: (error) => failures.push(error),
   };
   const local = new MemoryStore({ budget: new MemoryBudget(1_048_576) });
-  const upstreamOf = () => upstream;
-  const leaders = new Leaders({ upstreamOf, observer, budget: options.budget ?? new MemoryBudget(64 * 1_048_576) });
+  const leaders = new Leaders({ observer, budget: options.budget ?? new MemoryBudget(64 * 1_048_576) });
   const flights = new Flights({
     store: options.store,
     local,
     leaders,
-    upstreamOf,
     observer,
     reconciler: { unknown: () => {} },
     newFlightId,
   });
-  const turns = new Turns({ store: options.store, local, leaders, upstreamOf, observer });
-  const rules = compileRules(options.rules);
+  const turns = new Turns({ store: options.store, local, leaders, observer });
+  const generation = {
+    rules: compileRules(options.rules),
+    unmatched: null,
+    upstreamOf: () => upstream,
+    askedAt: () => upstream,
+  };
+  const handling = { generation, secrets: [], identity: { pseudonym: 'oneflight-test' }, overload: () => null };
   const listener = new Listener({
     listen: { host: '127.0.0.1', port: 0, tls: null, http2: false, proxyProtocol: false },
     limits: DEFAULT_LIMITS,
@@ -90,7 +95,7 @@ export async function startInProcess(
     takesUpgrade: () => false,
     handle: (caller) => {
       counts.arrived++;
-      handle(caller, { rules, unmatched: null, secrets: [], flights, turns, upstreamOf, observer });
+      handle(caller, { ...handling, flights, turns, observer, calls: leaders.calls });
     },
     over: observer.over,
   });

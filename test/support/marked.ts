@@ -1,13 +1,13 @@
 /** Configuration files with one error, in which the sign ▶ stands before the place that the error must name. */
 
 import type { Test } from 'tap';
-import type { ConfigError } from '../../src/config/fault.js';
+import type { Fault } from '../../src/config/fault.js';
 import type { LoadResult } from '../../src/config/load.js';
 
 /** A file: its text, the field's path, what was expected (beginning), what came, what was meant. */
 export type Marked = readonly [text: string, path: string, expected: string, got: string, suggestion?: string];
 
-export function errorsOf(result: LoadResult): readonly ConfigError[] {
+export function errorsOf(result: LoadResult): readonly Fault[] {
   return result.kind === 'invalid' ? result.errors : [];
 }
 

@@ -24,7 +24,7 @@ async function started(t: Scope, options: RedisOptions = {}): Promise<RedisServe
 
 /** The value of a field of INFO. */
 export async function infoOf(server: RedisServer, field: string): Promise<string | undefined> {
-  return new RegExp(`^${field}:(.*?)\r?$`, 'm').exec(String(await server.command('INFO', 'everything')))?.[1];
+  return new RegExp(`^${field}:(.*?)\r?$`, 'm').exec(String(await server.command('INFO', 'all')))?.[1];
 }
 
 export type Replicated = {

@@ -78,5 +78,6 @@ export function queuePolicy(changes: Partial<QueuePolicy> = {}): QueuePolicy {
 }
 
 export function ruleOf(name: string, path: string, policy: Rule['policy']): Rule {
-  return { name, match: { methods: [], path, host: null, headers: [] }, upstream: 'api', policy };
+  const match = { methods: [], path, host: null, headers: [] };
+  return { name, match, upstream: 'api', maxRequests: Number.POSITIVE_INFINITY, policy };
 }

@@ -193,6 +193,11 @@ export class StubUpstream {
     return `http://127.0.0.1:${this.#port}`;
   }
 
+  /** Connections that are open now. */
+  get open(): number {
+    return this.#sockets.size;
+  }
+
   /** How calls of a path are treated; the default answers at once with which call of its path it is. */
   on(path: string, behaviour: Behaviour): void {
     this.#behaviours.set(path, behaviour);

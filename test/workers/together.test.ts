@@ -7,12 +7,12 @@ import { type Figures, Metrics } from '../../src/observe/metrics.js';
 import { WorkerFigures } from '../../src/observe/worker-figures.js';
 import { Pauses } from '../../src/workers/pauses.js';
 import { fromPortable, toPortable } from '../../src/workers/portable-config.js';
-import { readinessOf, reloadedBy } from '../../src/workers/together.js';
+import { readinessOf } from '../../src/workers/together.js';
 import { Samples } from '../support/gateway.js';
 
 t.test('ready when every worker is, and by what not', async (t) => {
-  const ready = { ready: true, checks: { draining: 'ok', store: 'ok', 'upstream a': 'ok' } };
-  const own = { draining: 'ok', store: 'ok' };
+  const ready = { ready: true, checks: { draining: 'ok', store: 'ok', 'upstream a': 'ok' }, config: null };
+  const own = { checks: { draining: 'ok', store: 'ok' }, config: null };
   t.same(
     readinessOf(
       2,
@@ -22,32 +22,21 @@ t.test('ready when every worker is, and by what not', async (t) => {
     {
       ready: true,
       checks: { draining: 'ok', store: 'ok', workers: 'ok', 'upstream a': 'ok' },
+      config: null,
     },
   );
-  const down = { ready: false, checks: { ...ready.checks, store: 'gone', 'upstream a': 'refused' } };
+  const down = { ...ready, ready: false, checks: { ...ready.checks, store: 'gone', 'upstream a': 'refused' } };
   const all = [
     { worker: 1, said: ready },
     { worker: 2, said: down },
     { worker: 3, said: new Error('no answer') },
   ];
-  t.same(readinessOf(3, all, { draining: 'ok' }), {
+  t.same(readinessOf(3, all, { checks: { draining: 'ok' }, config: null }), {
     ready: false,
     checks: { draining: 'ok', workers: '2 of 3 answer', store: 'worker 2: gone', 'upstream a': 'worker 2: refused' },
+    config: null,
   });
   t.match(readinessOf(3, all.slice(0, 1), own).checks, { workers: '1 of 3 answer' }, 'some are not there');
-});
-
-t.test('reloaded when every worker has', async (t) => {
-  const done = { kind: 'reloaded', changed: ['routes'], needsRestart: ['listen'] } as const;
-  const said = (...all: readonly Parameters<typeof reloadedBy>[0][number]['said'][]) =>
-    reloadedBy(all.map((one, index) => ({ worker: index + 1, said: one })));
-  t.same(said(done, { ...done, changed: ['routes', 'log'] }), { ...done, changed: ['routes', 'log'] });
-  t.same(said({ kind: 'unchanged' }, undefined), { kind: 'unchanged' });
-  t.same(said(done, { kind: 'unchanged' }), done, 'one that was started after the change');
-  t.same(said(done, { kind: 'refused', errors: ['a', 'b'] }, new Error('no answer')), {
-    kind: 'refused',
-    errors: ['worker 2: a', 'worker 2: b', 'worker 3: no answer'],
-  });
 });
 
 t.test('a configuration arrives as it was sent', async (t) => {
@@ -77,7 +66,7 @@ t.test('figures of workers add up, also of those that have ended', async (t) => 
     const metrics = new Metrics('1.2.3');
     for (let i = 0; i < sent; i += 1) metrics.sent('r');
     metrics.flights('r', 1);
-    metrics.show([{ name: 'api', state: stateOf(sent > 2) }]);
+    metrics.show(() => [{ name: 'api', state: stateOf(sent > 2) }]);
     return metrics.figures();
   };
   const figures = new WorkerFigures();
