@@ -176,13 +176,19 @@ export class Metrics {
   }
 
   tellShedding(share: () => number): void {
-    this.#gaugeOf('shed_share', 'Part of the new requests that is refused as the event loop is late: 0 to 1.', share);
+    this.#gaugeOf(
+      'shed_share',
+      'Part of the new requests that is refused as the event loop is late: 0 to 1.',
+      share,
+      'average',
+    );
   }
 
-  #gaugeOf(name: string, help: string, value: () => number): void {
+  #gaugeOf(name: string, help: string, value: () => number, overWorkers: 'sum' | 'average' = 'sum'): void {
     new Gauge({
       name: `oneflight_${name}`,
       help,
+      aggregator: overWorkers,
       registers: [this.#registry],
       collect() {
         this.set(value());
