@@ -39,15 +39,19 @@ export class Worker {
     // Of one that takes another's place nobody waits for it.
     this.listening.catch(() => {});
     worker.on('message', (word: Word) => this.#onWord(word));
-    // A channel that breaks is a worker that ends.
-    worker.on('error', () => {});
     const gone = new Promise<Ended>((resolve) => {
       worker.once('exit', (code: number | null, signal: NodeJS.Signals | null) => resolve({ code, signal }));
     });
     const silent = new Promise<void>((resolve) => {
       worker.once('disconnect', resolve);
     });
-    this.ended = Promise.all([gone, silent]).then(([ended]) => {
+    // A way that breaks is a worker that ends; one that the system did not start never began.
+    const unborn = new Promise<Ended>((resolve) => {
+      worker.on('error', () => {
+        if (worker.process.pid === undefined) resolve({ code: null, signal: null });
+      });
+    });
+    this.ended = Promise.race([Promise.all([gone, silent]).then(([ended]) => ended), unborn]).then((ended) => {
       this.#onEnded(ended);
       return ended;
     });
@@ -104,6 +108,8 @@ export class Worker {
         return this.#onListening.reject(new Error(word.reason));
       case 'answer':
         return this.#waiting.get(word.id)?.resolve(word.value);
+      case 'refused':
+        return this.#waiting.get(word.id)?.reject(new Error(word.reason));
       case 'figures':
         return this.#onFigures(word.figures);
     }

@@ -3,7 +3,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer, connect as dial, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
-import { type FlightRef, newFlightId } from '../../src/core/claim.js';
+import { type FlightRef, type Lease, newFlightId } from '../../src/core/claim.js';
 import { MemoryBudget } from '../../src/core/memory-budget.js';
 import { MemoryStore } from '../../src/store/memory.js';
 import { MemoryRelay } from '../../src/store/memory-relay.js';
@@ -95,6 +95,37 @@ t.test('parent: a worker that is gone', async (t) => {
     t.match(await claim(b.store, { key: kept }), { kind: 'stored', ended: { kind: 'response' } });
     t.match(await claim(b.store, { key: last.key }), { kind: 'stored', ended: { kind: 'response' } });
     t.equal((await claim(b.store, { key: freed })).kind, 'leader');
+  });
+
+  await t.test('it holds nothing of what was ended, lost or told before', async (t) => {
+    const parent = await startParent(t);
+    const [a, b] = [await parent.worker(), await parent.worker()];
+    const ends: readonly ((lease: Lease) => Promise<unknown>)[] = [
+      (lease) => a.store.complete(lease, responseWith(Buffer.from('x')), 0),
+      (lease) => a.store.complete(lease, { kind: 'unknown', election: 0 }, 0),
+      (lease) => a.store.release(lease, { unlessAwaited: false }),
+      async (lease) => {
+        await b.store.settle(lease.key, { kind: 'free' }, lease.flight);
+        t.equal(await a.store.renew(lease), 'lost');
+      },
+    ];
+    for (const end of ends) {
+      const lease = await lead(a.store, { key: newKey(), holdMs: LONG_MS });
+      const told = settled(b.store, await follow(b.store, { key: lease.key }));
+      await end(lease);
+      await told;
+    }
+    const key = newKey();
+    const { lease } = await turnAtOnce(a.store, { key });
+    const place = await placeIn(b.store, { key });
+    await a.store.queue.release(lease, { unlessAwaited: false });
+    const turn = await turnOf(b.store, place);
+    t.equal(await b.store.queue.complete(turn.lease, { kind: 'unknown', election: 0 }, 0), 'held');
+    for (const { store, server } of [a, b]) {
+      await store.close();
+      t.equal(await server.closed, 0);
+    }
+    t.same(await parent.shared.taken(MOST), []);
   });
 
   await t.test('nobody waits in it any more: for flights, joined or waited for', async (t) => {
