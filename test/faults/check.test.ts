@@ -4,7 +4,15 @@ import t from 'tap';
 import { check } from './check.js';
 import type { Execution, Leftover, Seen, Trouble, View } from './seen.js';
 
-const NOTHING: Seen = { executions: [], views: [], troubles: [], flushesMs: [], leftovers: [], oddities: [] };
+const NOTHING: Seen = {
+  executions: [],
+  views: [],
+  troubles: [],
+  flushesMs: [],
+  deafMs: [],
+  leftovers: [],
+  oddities: [],
+};
 const LED = 'oneflight; fwd=miss; stored';
 const COLLAPSED = 'oneflight; fwd=miss; collapsed';
 const HIT = 'oneflight; hit; ttl=1';

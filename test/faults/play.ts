@@ -69,6 +69,7 @@ class Playing {
       views: await Promise.all(this.#views),
       troubles: stage.troubles,
       flushesMs: stage.flushesMs,
+      deafMs: stage.deafMs,
       leftovers,
       oddities,
     });
@@ -265,6 +266,7 @@ class Playing {
       })),
       troubles: seen.troubles.map((one) => ({ ...one, fromMs: one.fromMs - beganMs, toMs: one.toMs - beganMs })),
       flushesMs: seen.flushesMs.map((atMs) => atMs - beganMs),
+      deafMs: seen.deafMs.map((atMs) => atMs - beganMs),
     };
   }
 }
@@ -292,7 +294,7 @@ function told(came: Answered) {
 }
 
 /** Plays one schedule on a Redis that no other schedule uses at the same time. */
-export async function play(schedule: Schedule, server: RedisServer, scope: Scope): Promise<Seen> {
-  const stage = await Stage.open(schedule, server, scope);
+export async function play(schedule: Schedule, server: RedisServer, scope: Scope, program?: string): Promise<Seen> {
+  const stage = await Stage.open(schedule, server, scope, program);
   return new Playing(schedule, stage).play();
 }

@@ -3,7 +3,7 @@
  * when a rule was violated, and says how to run that schedule again.
  */
 
-import { againText, runSchedules, summaryOf, timelinesOf } from './trial.js';
+import { againText, runSchedules, schedulesFrom, summaryOf, timelinesOf, type Verdict } from './trial.js';
 
 const { SEED = process.argv[2], COUNT = '100' } = process.env;
 const base = SEED === undefined ? Math.floor(Math.random() * 1_000_000_000) : Number(SEED);
@@ -22,14 +22,15 @@ process.on('unhandledRejection', (reason) => {
 const beganMs = performance.now();
 const violated: number[] = [];
 console.log(`seed ${base}, ${count} schedules`);
-await runSchedules(base, count, (verdict) => {
+const tell = (verdict: Verdict): undefined => {
   console.log(summaryOf(verdict));
   if (verdict.violations.length === 0) return;
   violated.push(verdict.schedule.seed);
   for (const violation of verdict.violations) console.log(`  ${violation}`);
   for (const line of timelinesOf(verdict)) console.log(`    ${line}`);
   console.log(`  again: ${againText(verdict.schedule.seed)}`);
-});
+};
+await runSchedules(schedulesFrom(base, count), { tell });
 console.log(
   `${count} schedules in ${Math.round((performance.now() - beganMs) / 1_000)} s, ${violated.length} violated`,
 );

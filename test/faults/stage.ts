@@ -36,6 +36,7 @@ type Open = { -readonly [Field in keyof Trouble]: Trouble[Field] };
 export class Stage {
   readonly troubles: Trouble[] = [];
   readonly flushesMs: number[] = [];
+  readonly deafMs: number[] = [];
   readonly #gateways: Gateway[] = [];
   readonly #all: Gateway[] = [];
   readonly #proxies: TcpProxy[] = [];
@@ -46,10 +47,12 @@ export class Stage {
     readonly server: RedisServer,
     readonly seed: number,
     readonly scope: Scope,
+    readonly program: string | undefined,
   ) {}
 
-  static async open(schedule: Schedule, server: RedisServer, scope: Scope): Promise<Stage> {
-    const stage = new Stage(await startUpstream(scope), server, schedule.seed, scope);
+  /** `program`: path of the gateway's; undefined: the one that was built. */
+  static async open(schedule: Schedule, server: RedisServer, scope: Scope, program?: string): Promise<Stage> {
+    const stage = new Stage(await startUpstream(scope), server, schedule.seed, scope, program);
     for (let at = 0; at < schedule.processes; at += 1) stage.#proxies.push(await TcpProxy.start(scope, server.port));
     await Promise.all(stage.#proxies.map((_, at) => stage.#start(at)));
     stage.#probe();
@@ -97,7 +100,10 @@ export class Stage {
         });
       case 'kill-connections':
         // Without its pushes a gateway has to ask, which excuses nothing.
-        if (fault.of === 'pubsub') return void (await this.server.command('CLIENT', 'KILL', 'TYPE', fault.of));
+        if (fault.of === 'pubsub') {
+          this.deafMs.push(performance.now());
+          return void (await this.server.command('CLIENT', 'KILL', 'TYPE', fault.of));
+        }
         return this.#during(kind, 'all', () => this.server.command('CLIENT', 'KILL', 'TYPE', fault.of));
       case 'forget-scripts':
         return void (await this.server.command('SCRIPT', 'FLUSH'));
@@ -184,7 +190,10 @@ export class Stage {
     const { connect, headers, body } = UPSTREAM_MS;
     const timeouts = `{ connect: ${connect}ms, headers: ${headers}ms, body: ${body}ms }`;
     const config = configOf({ upstream: this.upstream.url, store, timeouts, routes: routesYaml() });
-    const gateway = await startGateway(this.scope, { config });
+    const gateway = await startGateway(this.scope, {
+      config,
+      ...(this.program === undefined ? {} : { program: this.program }),
+    });
     this.#gateways[at] = gateway;
     this.#all.push(gateway);
   }

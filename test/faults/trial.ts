@@ -55,13 +55,22 @@ export function timelinesOf({ seen, violations }: Verdict): string[] {
   });
 }
 
-/** Schedules with the seeds `base`, `base + 1` …; each verdict is told when it is there. */
-export async function runSchedules(base: number, count: number, tell: (verdict: Verdict) => void): Promise<void> {
-  let next = 0;
-  const lanes = Array.from({ length: Math.min(LANES, count) }, async () => {
+export type TrialOptions = {
+  /** Path of the gateway's program; undefined: the one that was built. */
+  readonly program?: string | undefined;
+  /** Told of each verdict when it is there. `enough`: no further schedule is begun. */
+  readonly tell: (verdict: Verdict) => 'enough' | undefined;
+};
+
+/** Plays and judges them all, each once. */
+export async function runSchedules(schedules: readonly Schedule[], { program, tell }: TrialOptions): Promise<void> {
+  const left = [...schedules];
+  const lanes = Array.from({ length: Math.min(LANES, left.length) }, async () => {
     const server = await startRedis();
     try {
-      while (next < count) tell(await verdictOf(scheduleOf(base + next++), server));
+      for (let next = left.shift(); next !== undefined; next = left.shift()) {
+        if (tell(await verdictOf(next, server, program)) === 'enough') left.length = 0;
+      }
     } finally {
       await server.stop();
     }
@@ -69,11 +78,16 @@ export async function runSchedules(base: number, count: number, tell: (verdict: 
   await Promise.all(lanes);
 }
 
-async function verdictOf(schedule: Schedule, server: RedisServer): Promise<Verdict> {
+/** Those with the seeds `base`, `base + 1` … */
+export function schedulesFrom(base: number, count: number): Schedule[] {
+  return Array.from({ length: count }, (_, at) => scheduleOf(base + at));
+}
+
+async function verdictOf(schedule: Schedule, server: RedisServer, program: string | undefined): Promise<Verdict> {
   const ends: (() => void | Promise<void>)[] = [];
   const scope: Scope = { teardown: (end) => void ends.push(end), passing: () => true, comment: () => {} };
   try {
-    const seen = await play(schedule, server, scope);
+    const seen = await play(schedule, server, scope, program);
     return { schedule, seen, violations: check(seen) };
   } finally {
     for (const end of ends.reverse()) await end();

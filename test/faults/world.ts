@@ -73,6 +73,11 @@ export class World {
     return this.seen.flushesMs.some((atMs) => atMs >= fromMs && atMs <= toMs);
   }
 
+  /** Whether a push may have been lost between the two because its connections were. */
+  deaf(fromMs: number, toMs: number): boolean {
+    return this.seen.deafMs.some((atMs) => atMs + AFTERMATH_MS >= fromMs && atMs <= toMs);
+  }
+
   #of(path: string): { executions: Execution[]; views: View[] } {
     let there = this.#byPath.get(path);
     if (there === undefined) {

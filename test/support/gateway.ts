@@ -143,6 +143,13 @@ export class Samples {
   }
 }
 
+export type GatewayOptions = {
+  readonly config: string;
+  readonly env?: Readonly<Record<string, string>>;
+  /** Path of the built program. Default: the one that was built. */
+  readonly program?: string;
+};
+
 export class Gateway {
   /** Origin of the data listener. */
   url = '';
@@ -157,11 +164,11 @@ export class Gateway {
   readonly #listening = new Gate();
   #stopping = false;
 
-  constructor(config: string, env: Readonly<Record<string, string>>) {
+  constructor({ config, env = {}, program = PROGRAM }: GatewayOptions) {
     const folder = mkdtempSync(join(tmpdir(), 'oneflight-'));
     const file = join(folder, 'gateway.yaml');
     writeFileSync(file, config);
-    this.#child = spawn(process.execPath, [PROGRAM, 'start', '-c', file], {
+    this.#child = spawn(process.execPath, [program, 'start', '-c', file], {
       env: { PATH, ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
@@ -290,11 +297,9 @@ export class Gateway {
   }
 }
 
-export type GatewayOptions = { readonly config: string; readonly env?: Readonly<Record<string, string>> };
-
 /** Starts a gateway that ends with the test. When the test failed, what the process wrote is shown. */
 export async function startGateway(t: Scope, options: GatewayOptions): Promise<Gateway> {
-  const gateway = new Gateway(options.config, options.env ?? {});
+  const gateway = new Gateway(options);
   t.teardown(async () => {
     const how = await gateway.dispose();
     if (how === 'by itself') t.comment(`gateway ${gateway.pid} ended by itself`);
