@@ -103,6 +103,8 @@ function reasonFault(world: World, rule: RouteRule, view: View): string | null {
     case 'key-reused':
       return othersBefore(world, view).some(({ body }) => body !== view.body) ? null : 'no other body has used its key';
     case 'wait-timeout':
+      // Who repeats a replayed request is told what has its key, unless the store could not say so in time.
+      if (rule.once) return 'the store was there to say what has its key';
       return view.endMs - view.startMs >= rule.waitMs - SLACK_MS ? null : 'before its wait was over';
     case 'outcome-unknown':
       return own !== undefined || failed(world, view).length > 0 ? null : 'no outcome is unknown';

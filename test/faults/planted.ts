@@ -10,6 +10,19 @@ import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writ
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import {
+  DIES,
+  LONG_CALLS,
+  LOSES_REPLY,
+  OTHER_BODY,
+  RENEWS_LATE,
+  REPEATS_UNKNOWN,
+  SECOND_FLIGHT,
+  SETTLES_LATE_LOCK,
+  SETTLES_LATE_SHARED,
+  WAITS_FOR_PUSH,
+} from './aimed.js';
+import type { Schedule } from './schedule.js';
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 
@@ -22,12 +35,18 @@ type Patch = {
 
 export type PlantedBug = {
   readonly name: string;
+  /** In which it shows. */
+  readonly schedule: Schedule;
+  /** What the checker says then. */
+  readonly finds: RegExp;
   readonly patches: readonly Patch[];
 };
 
 export const PLANTED: readonly PlantedBug[] = [
   {
     name: 'release does not compare the token',
+    schedule: SETTLES_LATE_LOCK,
+    finds: /lock.* while .* was running/,
     patches: [
       {
         file: 'store/lua/release.lua',
@@ -39,6 +58,8 @@ export const PLANTED: readonly PlantedBug[] = [
   },
   {
     name: 'complete does not compare the token',
+    schedule: SETTLES_LATE_SHARED,
+    finds: /the answer of a flight that had lost the key|while .* was running/,
     patches: [
       {
         file: 'store/lua/complete.lua',
@@ -49,14 +70,20 @@ export const PLANTED: readonly PlantedBug[] = [
   },
   {
     name: 'renew does not compare the token',
+    schedule: RENEWS_LATE,
+    finds: /the answer of a flight that had lost the key/,
     patches: [{ file: 'store/lua/renew.lua', from: 'record[2] ~= ARGV[1] or record[3] ~= ARGV[2] or ', to: '' }],
   },
   {
     name: 'the wake-up is lost',
+    schedule: WAITS_FOR_PUSH,
+    finds: /no push can have told it/,
     patches: [{ file: 'store/lua/complete.lua', from: "redis.pcall('PUBLISH', ARGV[5] .. process, push)", to: '' }],
   },
   {
     name: 'a result has no flight id',
+    schedule: SECOND_FLIGHT,
+    finds: /an answer from before its time/,
     patches: [
       { file: 'store/redis-names.js', from: ':r:$' + '{flight}', to: ':r' },
       // Every later question would be turned away, which nobody could overlook.
@@ -66,6 +93,8 @@ export const PLANTED: readonly PlantedBug[] = [
   },
   {
     name: 'an unknown outcome is taken for a free key',
+    schedule: REPEATS_UNKNOWN,
+    finds: /sent again while the outcome was held/,
     patches: [
       { file: 'store/lua/claim.lua', from: "state = tonumber(record[8]) > 0 and 'u'", to: 'state = false' },
       { file: 'store/lua/claim.lua', from: "if state == 'u' then", to: 'if false then' },
@@ -73,6 +102,8 @@ export const PLANTED: readonly PlantedBug[] = [
   },
   {
     name: 'the lease is not renewed',
+    schedule: LONG_CALLS,
+    finds: /while .* was running/,
     patches: [
       {
         file: 'exchange/lease-keeper.js',
@@ -83,6 +114,8 @@ export const PLANTED: readonly PlantedBug[] = [
   },
   {
     name: 'retention is used as the lease',
+    schedule: DIES,
+    finds: /a flight of freed goes on/,
     patches: [
       {
         file: 'exchange/flights.js',
@@ -93,10 +126,14 @@ export const PLANTED: readonly PlantedBug[] = [
   },
   {
     name: 'a lost reply locks its own claim out',
+    schedule: LOSES_REPLY,
+    finds: /nothing was sent whose outcome is unknown/,
     patches: [{ file: 'store/lua/claim.lua', from: '  if own then', to: '  if false then' }],
   },
   {
     name: 'the local shortcut skips the fingerprint',
+    schedule: OTHER_BODY,
+    finds: /the answer of another body/,
     patches: [
       {
         file: 'exchange/flights.js',

@@ -122,7 +122,13 @@ export const ROUTES: readonly RouteRule[] = [
     yaml: `${WAITS}, keep: 0s, stream: true, maxShared: 48KiB`,
   },
   { ...REPLAY, name: 'once', yaml: 'keep: 60s, unknownFor: 60s' },
-  { ...REPLAY, name: 'waits', waitMs: 2_000, yaml: 'keep: 60s, unknownFor: 60s, wait: { max: 2s, poll: 300ms }' },
+  {
+    ...REPLAY,
+    name: 'waits',
+    waitMs: 2_000,
+    refusals: [...REPLAY.refusals, 'wait-timeout'],
+    yaml: 'keep: 60s, unknownFor: 60s, wait: { max: 2s, poll: 300ms }',
+  },
   { ...REPLAY, name: 'freed', unknownForMs: 0, yaml: 'keep: 60s, onUnknown: release' },
   { ...REPLAY, name: 'short', keepMs: 1_000, unknownForMs: 1_000, yaml: 'keep: 1s, unknownFor: 1s' },
 ];

@@ -124,9 +124,8 @@ export class Stage {
 
   /** Every gateway serves and has its store; what does not within 10 s is told. */
   async whole(): Promise<string[]> {
-    const ready = async (gateway: Gateway) => (await gateway.admin('/readyz').catch(() => null))?.status === 200;
     const told = this.#gateways.map((gateway, at) =>
-      eventually(`gateway ${at} being ready again`, () => ready(gateway)).then(
+      eventually(`gateway ${at} being ready again`, () => isReady(gateway)).then(
         () => [],
         (error: Error) => [error.message],
       ),
@@ -196,6 +195,8 @@ export class Stage {
     });
     this.#gateways[at] = gateway;
     this.#all.push(gateway);
+    // Before it has its store, which on a busy machine takes a while, it says so and promises nothing.
+    await eventually('a new gateway being ready', () => isReady(gateway)).catch(() => {});
   }
 
   async #during(what: string, gateway: Trouble['gateway'], run: () => Promise<unknown>): Promise<void> {
@@ -268,6 +269,10 @@ export class Stage {
     }, PROBE_EVERY_MS);
     this.#probing.add(timer);
   }
+}
+
+async function isReady(gateway: Gateway): Promise<boolean> {
+  return (await gateway.admin('/readyz').catch(() => null))?.status === 200;
 }
 
 /** Every third schedule has no secret, every third one, and every third is in the middle of its rotation. */

@@ -10,6 +10,7 @@ import { check } from './check.js';
 import { play } from './play.js';
 import { type Schedule, scheduleOf } from './schedule.js';
 import type { Seen } from './seen.js';
+import { faultOf, pathsOf, shrink } from './shrink.js';
 import { callText, viewText } from './world.js';
 
 const LANES = 2;
@@ -26,6 +27,16 @@ export function againText(seed: number): string {
   return `SEED=${seed} COUNT=1 npm run test:faults`;
 }
 
+/** How a schedule that was shortened, and so follows from no seed any more, is run again. */
+export function shortenedText(schedule: Schedule): string {
+  return `SCHEDULE='${JSON.stringify(schedule)}' npm run test:faults`;
+}
+
+/** Reads what `shortenedText` wrote. */
+export function scheduleFrom(text: string): Schedule {
+  return JSON.parse(text) as Schedule;
+}
+
 /** A schedule in a line. */
 export function summaryOf({ schedule, seen, violations }: Verdict): string {
   const { seed, kind, processes, faults } = schedule;
@@ -37,7 +48,7 @@ export function summaryOf({ schedule, seen, violations }: Verdict): string {
 
 /** What happened to the keys of which a violation tells, in order of time. */
 export function timelinesOf({ seen, violations }: Verdict): string[] {
-  const paths = new Set(violations.flatMap((violation) => /^(\/[\w-]+\/[\w-]+):/.exec(violation)?.[1] ?? []));
+  const paths = pathsOf(violations);
   const troubles = seen.troubles.map(({ what, gateway, fromMs, toMs }) => ({
     atMs: fromMs,
     text: `trouble: ${what} of ${gateway} until ${Math.round(toMs)} ms`,
@@ -78,12 +89,34 @@ export async function runSchedules(schedules: readonly Schedule[], { program, te
   await Promise.all(lanes);
 }
 
+/**
+ * A shorter schedule that fails alike, and what was seen of it; the same one when none was found in time. Whatever is
+ * tried is played as often as there are lanes, for it may fail only now and then.
+ */
+export async function shortened(verdict: Verdict, forMs: number, program?: string): Promise<Verdict> {
+  const servers = await Promise.all(Array.from({ length: LANES }, () => startRedis()));
+  const failed = new Map<Schedule, Verdict>();
+  const failures = async (schedule: Schedule): Promise<ReadonlySet<string>> => {
+    const verdicts = await Promise.all(servers.map((server) => verdictOf(schedule, server, program)));
+    for (const one of verdicts) if (one.violations.length > 0) failed.set(schedule, one);
+    return new Set(verdicts.flatMap(({ violations }) => violations.map(faultOf)));
+  };
+  try {
+    const untilMs = performance.now() + forMs;
+    const shortest = await shrink(verdict.schedule, verdict.violations, { failures, untilMs });
+    return failed.get(shortest) ?? verdict;
+  } finally {
+    await Promise.all(servers.map((server) => server.stop()));
+  }
+}
+
 /** Those with the seeds `base`, `base + 1` … */
 export function schedulesFrom(base: number, count: number): Schedule[] {
   return Array.from({ length: count }, (_, at) => scheduleOf(base + at));
 }
 
-async function verdictOf(schedule: Schedule, server: RedisServer, program: string | undefined): Promise<Verdict> {
+/** Plays and judges one. */
+export async function verdictOf(schedule: Schedule, server: RedisServer, program?: string): Promise<Verdict> {
   const ends: (() => void | Promise<void>)[] = [];
   const scope: Scope = { teardown: (end) => void ends.push(end), passing: () => true, comment: () => {} };
   try {
