@@ -38,6 +38,7 @@ function aimed({ name, routes, asks, steps, faults = [] }: Aim): Schedule {
     // Without a secret: what is wrong is then not hidden behind a frame that cannot be opened.
     seed: 0,
     kind: faults.length === 0 ? 'calm' : 'faults',
+    store: 'single',
     processes: 2,
     requests,
     faults,

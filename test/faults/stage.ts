@@ -1,6 +1,6 @@
 /**
- * What a schedule is played on: a stub upstream, gateways as processes, each behind a proxy of its own to Redis, and the
- * means to break any of them.
+ * What a schedule is played on: a stub upstream, gateways as processes, each with proxies of its own to the upstream and
+ * to Redis, and the means to break any of them.
  *
  * Invariants: everything that is broken is noted as trouble, from before it begins until after it is whole again; a
  * gateway or a store that stands still without being told to (a machine that is busy) is noticed by probes and noted
@@ -17,6 +17,7 @@ import { type StubUpstream, startUpstream } from '../support/upstream.js';
 import { LEASE_MS, routesYaml, UPSTREAM_MS } from './routes.js';
 import type { Fault, Schedule } from './schedule.js';
 import type { Leftover, Trouble } from './seen.js';
+import { openPlace, type StorePlace } from './store-place.js';
 
 const PROBE_EVERY_MS = 150;
 /** An answer that takes longer tells of a process that stood still. */
@@ -26,6 +27,11 @@ const BEAT_MS = 50;
 const LATE_BEAT_MS = 150;
 /** How long a reply that is to be lost is waited for. */
 const REPLY_MS = 1_500;
+/** An answer that was written so shortly before may not have been read. */
+const RECENT_MS = 100;
+const EVICT_MS = 60;
+/** Longer than any schedule. */
+const SURPRISE_MS = 60_000;
 /** What no request contains. */
 const NEVER = `\u0000never\u0000`;
 /** Until a packet that comes late has been taken. */
@@ -39,12 +45,12 @@ export class Stage {
   readonly deafMs: number[] = [];
   readonly #gateways: Gateway[] = [];
   readonly #all: Gateway[] = [];
-  readonly #proxies: TcpProxy[] = [];
+  readonly #toUpstream: TcpProxy[] = [];
   readonly #probing = new Set<NodeJS.Timeout>();
 
   private constructor(
     readonly upstream: StubUpstream,
-    readonly server: RedisServer,
+    readonly place: StorePlace,
     readonly seed: number,
     readonly scope: Scope,
     readonly program: string | undefined,
@@ -52,9 +58,11 @@ export class Stage {
 
   /** `program`: path of the gateway's; undefined: the one that was built. */
   static async open(schedule: Schedule, server: RedisServer, scope: Scope, program?: string): Promise<Stage> {
-    const stage = new Stage(await startUpstream(scope), server, schedule.seed, scope, program);
-    for (let at = 0; at < schedule.processes; at += 1) stage.#proxies.push(await TcpProxy.start(scope, server.port));
-    await Promise.all(stage.#proxies.map((_, at) => stage.#start(at)));
+    const [upstream, place] = await Promise.all([startUpstream(scope), openPlace(schedule, server, scope)]);
+    const stage = new Stage(upstream, place, schedule.seed, scope, program);
+    for (let at = 0; at < schedule.processes; at += 1)
+      stage.#toUpstream.push(await TcpProxy.start(scope, upstream.port));
+    await Promise.all(stage.#toUpstream.map((_, at) => stage.#start(at)));
     stage.#probe();
     return stage;
   }
@@ -67,8 +75,11 @@ export class Stage {
     return this.#gateways[at]!;
   }
 
-  /** Breaks something, and mends it. `onUpstreamDown`: every call that runs is about to be cut off. */
-  async play(fault: Fault, onUpstreamDown: () => void): Promise<void> {
+  /**
+   * Breaks something, and mends it. `onUpstreamDown`: calls of that gateway that run, and answers that were written since
+   * then (monotonic), are lost, or are about to be.
+   */
+  async play(fault: Fault, onUpstreamDown: (gateway: number | 'all', sinceMs: number) => void): Promise<void> {
     const { kind } = fault;
     switch (kind) {
       case 'kill':
@@ -85,7 +96,7 @@ export class Stage {
         });
       case 'drop-reply':
         return this.#during(kind, fault.gateway, async () => {
-          const proxy = this.#proxies[fault.gateway]!;
+          const proxy = this.#toStore(fault.gateway);
           await Promise.race([proxy.loseReplyTo(`${this.prefix}:{`), delay(REPLY_MS)]);
           void proxy.loseReplyTo(NEVER);
         });
@@ -95,26 +106,50 @@ export class Stage {
         return this.#during(kind, fault.gateway, () => this.#network(fault));
       case 'pause-store':
         return this.#during(kind, 'all', async () => {
-          await this.server.command('CLIENT', 'PAUSE', fault.forMs, 'ALL');
+          await this.#each('CLIENT', 'PAUSE', fault.forMs, 'ALL');
           await delay(fault.forMs);
         });
       case 'kill-connections':
         // Without its pushes a gateway has to ask, which excuses nothing.
         if (fault.of === 'pubsub') {
           this.deafMs.push(performance.now());
-          return void (await this.server.command('CLIENT', 'KILL', 'TYPE', fault.of));
+          return this.#each('CLIENT', 'KILL', 'TYPE', fault.of);
         }
-        return this.#during(kind, 'all', () => this.server.command('CLIENT', 'KILL', 'TYPE', fault.of));
+        return this.#during(kind, 'all', () => this.#each('CLIENT', 'KILL', 'TYPE', fault.of));
       case 'forget-scripts':
-        return void (await this.server.command('SCRIPT', 'FLUSH'));
+        return this.#each('SCRIPT', 'FLUSH');
       case 'flush':
         this.flushesMs.push(performance.now());
-        await this.#during(kind, 'all', () => this.server.command('FLUSHALL'));
+        await this.#during(kind, 'all', () => this.#each('FLUSHALL'));
         this.flushesMs.push(performance.now());
         return;
+      case 'evict':
+        this.flushesMs.push(performance.now());
+        await this.#during(kind, 'all', () => this.#evict());
+        this.flushesMs.push(performance.now());
+        return;
+      case 'fail-over':
+        return this.#during(kind, 'all', () => this.place.failOver());
+      case 'move-slots':
+        return this.#during(kind, 'all', () => this.place.moveSlots());
+      case 'cut-upstream':
+        return this.#during(kind, 'upstream', async () => {
+          onUpstreamDown(fault.gateway, performance.now() - RECENT_MS);
+          this.#toUpstream[fault.gateway]!.cut();
+        });
+      case 'black-hole-upstream':
+        return this.#during(kind, 'upstream', async () => {
+          const proxy = this.#toUpstream[fault.gateway]!;
+          const sinceMs = performance.now() - RECENT_MS;
+          proxy.blackHole = true;
+          await delay(fault.forMs);
+          onUpstreamDown(fault.gateway, sinceMs);
+          proxy.cut();
+          proxy.blackHole = false;
+        });
       case 'refuse-upstream':
         return this.#during(kind, 'upstream', async () => {
-          onUpstreamDown();
+          onUpstreamDown('all', performance.now() - RECENT_MS);
           await this.upstream.refuse();
           await delay(fault.forMs);
           await this.upstream.listen();
@@ -160,7 +195,7 @@ export class Stage {
       end
       return 0`;
     // A claim of the last requests may have been given up by a busy machine, and is paid back a little later.
-    const none = async () => (await this.server.command('EVAL', leased, 0, `${this.prefix}:*`)) === 0;
+    const none = async () => (await this.#replies('EVAL', leased, 0, `${this.prefix}:*`)).every((held) => held === 0);
     await eventually('no lease running', none, 2 * LEASE_MS).catch(() => {});
     const look = `local all = {}
       for _, name in ipairs(redis.call('KEYS', ARGV[1])) do
@@ -171,8 +206,16 @@ export class Stage {
         redis.call('UNLINK', name)
       end
       return all`;
-    const all = (await this.server.command('EVAL', look, 0, `${this.prefix}:*`)) as [string, string, string, number][];
+    const all = (await this.#replies('EVAL', look, 0, `${this.prefix}:*`)).flat() as [string, string, string, number][];
     return all.map(([name, route, state, ttlMs]) => ({ name, route, state, ttlMs }));
+  }
+
+  /** Notes what the store did by itself: a server that was only slow was taken for dead, and nothing is promised. */
+  async noteSurprises(): Promise<void> {
+    if (!(await this.place.lostAServer().catch(() => true))) return;
+    const toMs = performance.now();
+    this.flushesMs.push(...Array.from({ length: SURPRISE_MS / 100 }, (_, at) => toMs - at * 100));
+    this.troubles.push({ what: 'slow', gateway: 'all', fromMs: toMs - SURPRISE_MS, toMs });
   }
 
   /** Ends the probes; what they still wait for is trouble until now. */
@@ -182,13 +225,40 @@ export class Stage {
     for (const trouble of this.troubles as Open[]) trouble.toMs = Math.min(trouble.toMs, now);
   }
 
+  /** Has every primary do it. */
+  async #replies(...words: readonly (string | number)[]): Promise<unknown[]> {
+    return Promise.all(this.place.primaries.map((server) => server.command(...words)));
+  }
+
+  /** The same to break it: one that is gone, or whose connections were just killed, is broken already. */
+  async #each(...words: readonly (string | number)[]): Promise<void> {
+    await Promise.all(this.place.primaries.map((server) => server.command(...words).catch(() => {})));
+  }
+
+  #toStore(gateway: number): TcpProxy {
+    const proxy = this.place.proxyOf(gateway);
+    if (proxy === null) throw new Error('this store has no network of a gateway that could be broken');
+    return proxy;
+  }
+
+  /** For a moment there is room for nothing. */
+  async #evict(): Promise<void> {
+    await this.#each('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-random', 'maxmemory', 1);
+    await delay(EVICT_MS);
+    await this.#each('CONFIG', 'SET', 'maxmemory', 0, 'maxmemory-policy', 'noeviction');
+  }
+
   async #start(at: number): Promise<void> {
-    const url = `redis://127.0.0.1:${this.#proxies[at]!.port}`;
     const secret = secretOf(this.seed, at);
-    const store = `{ kind: redis, url: "${url}", prefix: ${this.prefix}, commandTimeout: 300ms${secret} }`;
+    const store = `{ kind: redis, ${this.place.yaml(at)}, prefix: ${this.prefix}, commandTimeout: 300ms${secret} }`;
     const { connect, headers, body } = UPSTREAM_MS;
     const timeouts = `{ connect: ${connect}ms, headers: ${headers}ms, body: ${body}ms }`;
-    const config = configOf({ upstream: this.upstream.url, store, timeouts, routes: routesYaml() });
+    const config = configOf({
+      upstream: `http://127.0.0.1:${this.#toUpstream[at]!.port}`,
+      store,
+      timeouts,
+      routes: routesYaml(),
+    });
     const gateway = await startGateway(this.scope, {
       config,
       ...(this.program === undefined ? {} : { program: this.program }),
@@ -211,7 +281,7 @@ export class Stage {
     gateway,
     forMs,
   }: Fault & { kind: 'black-hole' | 'slow-network' | 'late-packet' }): Promise<void> {
-    const proxy = this.#proxies[gateway]!;
+    const proxy = this.#toStore(gateway);
     if (kind === 'black-hole') {
       proxy.blackHole = true;
       await delay(forMs);
@@ -242,11 +312,13 @@ export class Stage {
       lastMs = now;
     }, BEAT_MS);
     this.#probing.add(beat);
-    const client = new Redis({ port: this.server.port, host: '127.0.0.1', disconnectTimeout: 50 });
-    client.on('error', () => {});
-    this.scope.teardown(() => client.disconnect());
-    this.#watch('slow', 'all', PROMPT_MS.store, () => client.ping());
-    for (const at of this.#proxies.keys()) {
+    for (const { port } of this.place.primaries) {
+      const client = new Redis({ port, host: '127.0.0.1', disconnectTimeout: 50, retryStrategy: () => 200 });
+      client.on('error', () => {});
+      this.scope.teardown(() => client.disconnect());
+      this.#watch('slow', 'all', PROMPT_MS.store, () => client.ping());
+    }
+    for (const at of this.#toUpstream.keys()) {
       const ask = (path: string) => () => request(this.gateway(at).adminUrl, { path });
       this.#watch('slow', at, PROMPT_MS.gateway, ask('/livez'));
       // The way of a request: over the connection to the store, and to the upstream. Many short delays are a long one.

@@ -39,11 +39,11 @@ export function scheduleFrom(text: string): Schedule {
 
 /** A schedule in a line. */
 export function summaryOf({ schedule, seen, violations }: Verdict): string {
-  const { seed, kind, processes, faults } = schedule;
+  const { seed, kind, store, processes, faults } = schedule;
   const broken = faults.map((fault) => `${fault.kind}@${fault.atMs}`).join(' ');
   const slow = seen.troubles.filter(({ what }) => what.startsWith('slow')).length;
   const counts = `${seen.views.length} requests, ${seen.executions.length} calls`;
-  return `schedule ${seed}: ${kind}, ${processes} processes, ${counts}, [${broken}], stood still ${slow}, ${violations.length} violations`;
+  return `schedule ${seed}: ${kind}, ${store}, ${processes} processes, ${counts}, [${broken}], stood still ${slow}, ${violations.length} violations`;
 }
 
 /** What happened to the keys of which a violation tells, in order of time. */

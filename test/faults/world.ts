@@ -9,7 +9,14 @@ import type { Execution, Seen, View } from './seen.js';
 
 /** After a trouble its effects go on for so long: reconnecting, a settlement that is tried again. */
 const AFTERMATH_MS = 600;
-const STANDSTILLS: readonly string[] = ['kill', 'stop', 'slow', 'refuse-upstream'];
+const STANDSTILLS: readonly string[] = [
+  'kill',
+  'stop',
+  'slow',
+  'refuse-upstream',
+  'cut-upstream',
+  'black-hole-upstream',
+];
 
 export class World {
   readonly #views = new Map<string, View>();
