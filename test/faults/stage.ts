@@ -157,10 +157,10 @@ export class Stage {
     }
   }
 
-  /** Every gateway serves and has its store; what does not within 10 s is told. */
+  /** Every gateway serves and has its store; what does not when the store has had its time to heal is told. */
   async whole(): Promise<string[]> {
     const told = this.#gateways.map((gateway, at) =>
-      eventually(`gateway ${at} being ready again`, () => isReady(gateway)).then(
+      eventually(`gateway ${at} being ready again`, () => isReady(gateway), this.place.healsMs).then(
         () => [],
         (error: Error) => [error.message],
       ),

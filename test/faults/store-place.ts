@@ -16,10 +16,14 @@ import type { Schedule } from './schedule.js';
 type Scope = { teardown(end: () => void | Promise<void>): void };
 
 const FAIL_OVER_MS = 40_000;
+/** Sentinels take some ten seconds to make a replica of a primary that they have given up. */
+const FLEET_HEALS_MS = 40_000;
 /** How many slots change their place at a time, as far as there is something in them. */
 const SLOTS = 6;
 
 export type StorePlace = {
+  /** How long it may take, and the gateways after it, to be whole again. */
+  readonly healsMs: number;
   /** YAML fields of `store`, for a gateway. */
   yaml(gateway: number): string;
   /** The way of a gateway to the store; null: there is none of its own. */
@@ -50,6 +54,7 @@ export async function openPlace(
 }
 
 class SinglePlace implements StorePlace {
+  readonly healsMs = 10_000;
   readonly primaries: readonly RedisServer[];
   readonly #proxies: readonly TcpProxy[];
 
@@ -90,6 +95,7 @@ function toldBy(server: RedisServer, field: string): Promise<string | undefined>
 }
 
 class WatchedPlace implements StorePlace {
+  readonly healsMs = FLEET_HEALS_MS;
   primaries: readonly RedisServer[];
   readonly #watched: Watched;
   readonly #scope: Scope;
@@ -111,8 +117,9 @@ class WatchedPlace implements StorePlace {
   async failOver(): Promise<void> {
     const { primary, replica } = this.#watched;
     await primary.kill();
-    const promoted = async () => (await toldBy(replica, 'role')) === 'master';
-    await eventually('the replica being the primary', promoted, FAIL_OVER_MS);
+    // One that comes back while a sentinel still takes it for the primary is a second reason to fail over.
+    const isTold = async () => (await this.#isPrimary(replica.port)) && (await toldBy(replica, 'role')) === 'master';
+    await eventually('the replica being the primary', isTold, FAIL_OVER_MS);
     this.primaries = [replica];
     const settings = ['--replicaof', '127.0.0.1', String(replica.port), '--repl-diskless-sync-delay', '0'];
     const next = await startRedis({ port: primary.port, settings });
@@ -126,13 +133,22 @@ class WatchedPlace implements StorePlace {
   }
 
   async lostAServer(): Promise<boolean> {
-    const { replica } = this.#watched;
-    const role = await infoOf(replica, 'role');
-    return role !== (this.primaries[0] === replica ? 'master' : 'slave');
+    const { replica, link } = this.#watched;
+    return !(await this.#isPrimary(this.primaries[0] === replica ? replica.port : link.port));
+  }
+
+  /** Whether all sentinels take this for the primary's port. */
+  async #isPrimary(port: number): Promise<boolean> {
+    const ask = async (sentinel: RedisServer) => {
+      const told = await sentinel.command('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', 'main').catch(() => []);
+      return Number((told as string[])[1]);
+    };
+    return (await Promise.all(this.#watched.sentinels.map(ask))).every((one) => one === port);
   }
 }
 
 class ClusterPlace implements StorePlace {
+  readonly healsMs = FLEET_HEALS_MS;
   readonly primaries: readonly RedisServer[];
   readonly #cluster: RedisCluster;
 
