@@ -536,3 +536,40 @@ finds(
 );
 finds('a flight that goes on', leftover({ route: 'lock', state: 'f', ttlMs: 500 }), /goes on/);
 finds('a gateway that failed', { oddities: ['gateway 0 ended by itself'] }, /by itself/);
+
+const woken = (request: string, endMs: number): Partial<Seen> => ({
+  executions: [call('prompt', 'a')],
+  views: [
+    view('prompt', 'a'),
+    view('prompt', request, { startMs: 20, endMs, gateway: 1, answer: '200 a', cacheStatus: COLLAPSED }),
+  ],
+});
+passes('a wait that a push has ended', woken('b', 120));
+finds('a wait that no push has ended', woken('b', 900), /no push can have told it/);
+passes('a wait that no push has ended, for the connections of pushes were killed', {
+  ...woken('b', 900),
+  deafMs: [40],
+});
+passes('a wait of a gateway that stood still', { ...woken('b', 900), troubles: [trouble(1, 100, 800)] });
+
+const timedOut: Partial<Seen> = {
+  executions: [call('waits', 'a', { endMs: 3_000 })],
+  views: [view('waits', 'a', { endMs: 3_010 }), problem('waits', 'b', 'wait-timeout', { startMs: 20, endMs: 2_100 })],
+};
+finds('a repeat that is not told what has its key', timedOut, /the store was there to say/);
+passes('a repeat whose gateway stood still until its wait was over', {
+  ...timedOut,
+  troubles: [trouble(0, 50, 2_000)],
+});
+
+const neverArrived: Partial<Seen> = {
+  views: [
+    view('once', 'a', { endMs: 700, how: 'left', answer: '', content: '' }),
+    problem('once', 'b', 'outcome-unknown', { ...later(5_000), afterwards: true }),
+  ],
+};
+finds('a key that is held, though nothing was sent', neverArrived, /nothing was sent whose outcome is unknown/);
+passes('a key that is held, for what was sent fell into a hole', {
+  ...neverArrived,
+  troubles: [{ what: 'black-hole-upstream', gateway: 'upstream', fromMs: 0, toMs: 700 }],
+});

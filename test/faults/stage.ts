@@ -7,24 +7,18 @@
  * too.
  */
 
-import { Redis } from 'ioredis';
-import { request } from '../support/client.js';
 import { delay, eventually, Gate } from '../support/gate.js';
 import { configOf, type Gateway, type Scope, startGateway } from '../support/gateway.js';
 import type { RedisServer } from '../support/redis.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { type StubUpstream, startUpstream } from '../support/upstream.js';
-import { LEASE_MS, routesYaml, UPSTREAM_MS } from './routes.js';
+import { leftoversOf } from './leftovers.js';
+import { type OpenTrouble, Probes } from './probes.js';
+import { routesYaml, UPSTREAM_MS } from './routes.js';
 import type { Fault, Schedule } from './schedule.js';
 import type { Leftover, Trouble } from './seen.js';
 import { openPlace, type StorePlace } from './store-place.js';
 
-const PROBE_EVERY_MS = 150;
-/** An answer that takes longer tells of a process that stood still. */
-const PROMPT_MS = { gateway: 200, store: 150, path: 150 };
-/** Our own timer comes as often, and this much late when the whole machine stood still. */
-const BEAT_MS = 50;
-const LATE_BEAT_MS = 150;
 /** How long a reply that is to be lost is waited for. */
 const REPLY_MS = 1_500;
 /** An answer that was written so shortly before may not have been read. */
@@ -37,8 +31,6 @@ const NEVER = `\u0000never\u0000`;
 /** Until a packet that comes late has been taken. */
 const TAKEN_MS = 50;
 
-type Open = { -readonly [Field in keyof Trouble]: Trouble[Field] };
-
 export class Stage {
   readonly troubles: Trouble[] = [];
   readonly flushesMs: number[] = [];
@@ -46,7 +38,7 @@ export class Stage {
   readonly #gateways: Gateway[] = [];
   readonly #all: Gateway[] = [];
   readonly #toUpstream: TcpProxy[] = [];
-  readonly #probing = new Set<NodeJS.Timeout>();
+  readonly #probes: Probes;
 
   private constructor(
     readonly upstream: StubUpstream,
@@ -54,7 +46,9 @@ export class Stage {
     readonly seed: number,
     readonly scope: Scope,
     readonly program: string | undefined,
-  ) {}
+  ) {
+    this.#probes = new Probes((trouble) => this.troubles.push(trouble), scope);
+  }
 
   /** `program`: path of the gateway's; undefined: the one that was built. */
   static async open(schedule: Schedule, server: RedisServer, scope: Scope, program?: string): Promise<Stage> {
@@ -63,7 +57,7 @@ export class Stage {
     for (let at = 0; at < schedule.processes; at += 1)
       stage.#toUpstream.push(await TcpProxy.start(scope, upstream.port));
     await Promise.all(stage.#toUpstream.map((_, at) => stage.#start(at)));
-    stage.#probe();
+    stage.#probes.begin(place.primaries, stage.#gateways.length, (at) => stage.gateway(at).adminUrl);
     return stage;
   }
 
@@ -185,29 +179,8 @@ export class Stage {
   }
 
   /** What is in Redis under this schedule's prefix when no lease runs any more, or should; it is removed. */
-  async leftovers(): Promise<Leftover[]> {
-    const leased = `local t = redis.call('TIME')
-      for _, name in ipairs(redis.call('KEYS', ARGV[1])) do
-        if redis.call('TYPE', name).ok == 'hash' then
-          local fields = redis.call('HMGET', name, 's', 'l')
-          if fields[1] == 'f' and tonumber(fields[2]) > t[1] * 1000000 + t[2] then return 1 end
-        end
-      end
-      return 0`;
-    // A claim of the last requests may have been given up by a busy machine, and is paid back a little later.
-    const none = async () => (await this.#replies('EVAL', leased, 0, `${this.prefix}:*`)).every((held) => held === 0);
-    await eventually('no lease running', none, 2 * LEASE_MS).catch(() => {});
-    const look = `local all = {}
-      for _, name in ipairs(redis.call('KEYS', ARGV[1])) do
-        local fields = { false, false }
-        if redis.call('TYPE', name).ok == 'hash' then fields = redis.call('HMGET', name, 'r', 's') end
-        local ttl = redis.call('PTTL', name)
-        if ttl ~= -2 then all[#all + 1] = { name, fields[1] or '', fields[2] or '', ttl } end
-        redis.call('UNLINK', name)
-      end
-      return all`;
-    const all = (await this.#replies('EVAL', look, 0, `${this.prefix}:*`)).flat() as [string, string, string, number][];
-    return all.map(([name, route, state, ttlMs]) => ({ name, route, state, ttlMs }));
+  leftovers(): Promise<Leftover[]> {
+    return leftoversOf(`${this.prefix}:*`, (...words) => this.#replies(...words));
   }
 
   /** Notes what the store did by itself: a server that was only slow was taken for dead, and nothing is promised. */
@@ -220,9 +193,9 @@ export class Stage {
 
   /** Ends the probes; what they still wait for is trouble until now. */
   close(): void {
-    for (const timer of this.#probing) clearInterval(timer);
+    this.#probes.end();
     const now = performance.now();
-    for (const trouble of this.troubles as Open[]) trouble.toMs = Math.min(trouble.toMs, now);
+    for (const trouble of this.troubles as OpenTrouble[]) trouble.toMs = Math.min(trouble.toMs, now);
   }
 
   /** Has every primary do it. */
@@ -270,7 +243,7 @@ export class Stage {
   }
 
   async #during(what: string, gateway: Trouble['gateway'], run: () => Promise<unknown>): Promise<void> {
-    const trouble: Open = { what, gateway, fromMs: performance.now(), toMs: Number.POSITIVE_INFINITY };
+    const trouble: OpenTrouble = { what, gateway, fromMs: performance.now(), toMs: Number.POSITIVE_INFINITY };
     this.troubles.push(trouble);
     await run();
     trouble.toMs = performance.now();
@@ -300,46 +273,6 @@ export class Stage {
       await delay(TAKEN_MS);
       proxy.cut();
     }
-  }
-
-  #probe(): void {
-    let lastMs = performance.now();
-    const beat = setInterval(() => {
-      const now = performance.now();
-      if (now - lastMs > BEAT_MS + LATE_BEAT_MS) {
-        this.troubles.push({ what: 'slow', gateway: 'all', fromMs: lastMs, toMs: now });
-      }
-      lastMs = now;
-    }, BEAT_MS);
-    this.#probing.add(beat);
-    for (const { port } of this.place.primaries) {
-      const client = new Redis({ port, host: '127.0.0.1', disconnectTimeout: 50, retryStrategy: () => 200 });
-      client.on('error', () => {});
-      this.scope.teardown(() => client.disconnect());
-      this.#watch('slow', 'all', PROMPT_MS.store, () => client.ping());
-    }
-    for (const at of this.#toUpstream.keys()) {
-      const ask = (path: string) => () => request(this.gateway(at).adminUrl, { path });
-      this.#watch('slow', at, PROMPT_MS.gateway, ask('/livez'));
-      // The way of a request: over the connection to the store, and to the upstream. Many short delays are a long one.
-      this.#watch('slow-path', at, PROMPT_MS.path, ask('/readyz'));
-    }
-  }
-
-  #watch(what: string, gateway: number | 'all', promptMs: number, ask: () => Promise<unknown>): void {
-    let asking = false;
-    const timer = setInterval(async () => {
-      if (asking) return;
-      asking = true;
-      const fromMs = performance.now();
-      const late: Open = { what, gateway, fromMs, toMs: Number.POSITIVE_INFINITY };
-      const noting = setTimeout(() => this.troubles.push(late), promptMs);
-      await ask().catch(() => {});
-      clearTimeout(noting);
-      late.toMs = performance.now();
-      asking = false;
-    }, PROBE_EVERY_MS);
-    this.#probing.add(timer);
   }
 }
 
