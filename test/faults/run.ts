@@ -34,8 +34,13 @@ process.on('unhandledRejection', (reason) => {
 
 function schedules(): Schedule[] {
   if (SCHEDULE === undefined) return schedulesFrom(base, count);
-  const one = scheduleFrom(SCHEDULE);
-  return Array.from({ length: count }, () => one);
+  try {
+    const one = scheduleFrom(SCHEDULE);
+    return Array.from({ length: count }, () => one);
+  } catch (error) {
+    console.error(`SCHEDULE is not what was printed: ${(error as Error).message}`);
+    process.exit(2);
+  }
 }
 
 function show(verdict: Verdict): void {
