@@ -573,3 +573,16 @@ passes('a key that is held, for what was sent fell into a hole', {
   ...neverArrived,
   troubles: [{ what: 'black-hole-upstream', gateway: 'upstream', fromMs: 0, toMs: 700 }],
 });
+
+const slow = (fromMs: number, toMs: number): Trouble => ({ what: 'slow', gateway: 0, fromMs, toMs });
+const overlap = two('lock', { endMs: 2_000 }, later(1_500, 2_200));
+finds(
+  'two calls at a time, for the gateway stood still for a moment only',
+  { ...overlap, troubles: [slow(900, 1_090)] },
+  /was running/,
+);
+passes('two calls at a time, for the gateway stood still for long', { ...overlap, troubles: [slow(200, 900)] });
+passes('two calls at a time, for the gateway stood still again and again', {
+  ...overlap,
+  troubles: [slow(200, 380), slow(350, 500), slow(700, 900)],
+});
