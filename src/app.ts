@@ -7,6 +7,7 @@
 
 import type { Logger } from 'pino';
 import { Generations } from './app/generations.js';
+import { flightsApi } from './app/operators.js';
 import { tellOfCertificate, tellOfReload } from './app/telling.js';
 import type { Config, StoreConfig } from './config/config.js';
 import { pseudonymOf } from './config/pseudonym.js';
@@ -51,10 +52,10 @@ export type Gateway = {
   readonly adminUrl: string | null;
   /** Reads again what may be read again while it runs: the configuration, and the certificate. Resolves when it is in use, or refused. */
   reload(): Promise<ReloadResult>;
-  /** Takes another configuration into use, of which only that has changed which can. Rejects, with nothing changed, when it cannot. */
-  take(config: Config): Promise<void>;
   readiness(): Promise<Readiness>;
   figures(): Promise<Figures>;
+  /** Takes what somebody else has read and found good into use; null: what they read was bad. */
+  adopt(next: Config | null): Promise<void>;
   /** Is not ready for `drain.delay`, then stops accepting, lets flights end within `drain`, settles the rest, and closes everything. */
   close(): Promise<void>;
 };
@@ -122,7 +123,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     listener.allow(next.limits, next.requestId.trust);
     log.level = next.log.level;
     leaders.keepLatenciesOf(new Set(next.rules.map(({ name }) => name)));
-    await metrics.forgetUpstreams();
+    await metrics.forgetUpstreams().catch(observer.failed);
   };
   const reloading =
     source === null
@@ -153,12 +154,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     admin = new Admin({
       config: config.admin,
       readiness,
-      flights: {
-        store,
-        keepMsOf: (route) => generations.keepMsOf(route),
-        isRule: (name) => generations.isRule(name),
-        audit: (did, entry) => log.warn(entry, `${did} by an operator`),
-      },
+      flights: flightsApi(generations, store, log),
       reload,
       metrics: { contentType: metrics.contentType, expose: () => metrics.expose() },
     });
@@ -181,9 +177,12 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
       url,
       adminUrl,
       reload,
-      take: swap,
       readiness,
       figures: () => metrics.figures(),
+      adopt: async (next) => {
+        if (next !== null) await swap(next);
+        metrics.reloaded(next === null ? 'bad' : 'good');
+      },
       close: async () => {
         reloading?.stop();
         isStopping = true;

@@ -4,14 +4,10 @@
  * a health check every few seconds must not load a gateway.
  */
 
+import './cli/young-objects.js';
 import { readFileSync } from 'node:fs';
-import { setFlagsFromString } from 'node:v8';
 import { Command, CommanderError, InvalidArgumentError } from 'commander';
 import { FAILED, USAGE } from './cli/exit-code.js';
-
-// A place in the code whose objects live long while the process warms up is given old memory from then on (allocation-site
-// pretenuring). Old garbage keeps what it refers to, each flight the next: a third of the CPU of a flight went to copying that.
-setFlagsFromString('--no-allocation-site-pretenuring');
 
 const { env } = process;
 const write = (text: string): void => void process.stdout.write(text);

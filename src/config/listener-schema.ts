@@ -56,7 +56,7 @@ export const limits = fields({
     .describe('Most requests under way in one gateway, those that wait among them; more are refused with 503.'),
   eventLoopDelay: z
     .union([z.literal(false), duration('10ms', '1m')])
-    .default('1s')
+    .default('2s')
     .describe(
       'How late the event loop may be, for a second or more, until new requests are refused with 503; false: however late.',
     ),

@@ -124,14 +124,13 @@ export class Metrics {
   readonly #reloadSuccess = new Gauge({
     name: 'oneflight_config_reload_success',
     help: 'Whether the configuration was good when it was last read: 1, or 0.',
-    // Of several workers the parent tells it, which reads the files.
-    aggregator: 'omit',
+    aggregator: 'min',
     registers: [this.#registry],
   });
   readonly #reloadedAt = new Gauge({
     name: 'oneflight_config_reload_success_timestamp_seconds',
     help: 'When the configuration was last read and good.',
-    aggregator: 'omit',
+    aggregator: 'max',
     registers: [this.#registry],
   });
   #shown: () => readonly Shown[] = () => [];
@@ -247,7 +246,7 @@ export class Metrics {
 
   upstreamEvent(upstream: string, event: UpstreamEvent): void {
     // Of one that is gone, what its last requests do would bring its counters back.
-    if (!this.#shown().some(({ name }) => name === upstream)) return;
+    if (!this.#isShown(upstream, 'address' in event ? event.address : null)) return;
     if (event.kind === 'retried') this.#retries.inc({ upstream, cause: event.cause });
     if (event.kind === 'ejected') this.#ejections.inc({ upstream, address: event.address });
     if (event.kind === 'opened') this.#opened.inc({ upstream });
@@ -269,12 +268,17 @@ export class Metrics {
         }
       },
     );
-    const pending = 'Requests that an address has in progress now.';
-    this.#upstreamGauge('pending_requests', pending, ['address'], 'sum', (gauge) => {
-      for (const { name, state } of upstreams()) {
-        for (const address of state.addresses) gauge.set({ upstream: name, address: address.name }, address.pending);
-      }
-    });
+    this.#upstreamGauge(
+      'pending_requests',
+      'Requests that an address has in progress now.',
+      ['address'],
+      'sum',
+      (gauge) => {
+        for (const { name, state } of upstreams()) {
+          for (const address of state.addresses) gauge.set({ upstream: name, address: address.name }, address.pending);
+        }
+      },
+    );
     this.#upstreamGauge('waiting_requests', 'Requests that wait for a connection now.', [], 'sum', (gauge) => {
       for (const { name, state } of upstreams()) gauge.set({ upstream: name }, state.waiting);
     });
@@ -283,13 +287,17 @@ export class Metrics {
     });
   }
 
-  /** Lets go of what was counted for upstreams that are not shown any more. */
+  #isShown(upstream: string, address: string | null): boolean {
+    const { state } = this.#shown().find(({ name }) => name === upstream) ?? {};
+    return state !== undefined && (address === null || state.addresses.some(({ name }) => name === address));
+  }
+
+  /** Lets go of what was counted for upstreams and addresses that are not shown any more. */
   async forgetUpstreams(): Promise<void> {
-    const names = new Set(this.#shown().map(({ name }) => name));
     for (const counter of [this.#retries, this.#ejections, this.#opened] as Counter<string>[]) {
       for (const { labels } of (await counter.get()).values) {
-        const { upstream } = labels as { readonly upstream: string };
-        if (!names.has(upstream)) counter.remove(labels);
+        const { upstream, address = null } = labels as { readonly upstream: string; readonly address?: string };
+        if (!this.#isShown(upstream, address)) counter.remove(labels);
       }
     }
   }

@@ -28,8 +28,9 @@ export class LoopDelay {
     return this.#shedding.share;
   }
 
+  /** Whether the next request is refused. Of a turn that is long already nobody waits for the end. */
   refusesNext(): boolean {
-    return this.#shedding.refusesNext();
+    return this.#shedding.refusesNext(performance.now() - this.#lookedAtMs - this.#everyMs);
   }
 
   close(): void {

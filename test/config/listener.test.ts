@@ -3,6 +3,7 @@
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
+import { limits } from '../../src/config/listener-schema.js';
 import { type LoadResult, loadConfig } from '../../src/config/load.js';
 import { tlsFile } from '../support/dial.js';
 import { haveErrorsAtMarks, type Marked } from '../support/marked.js';
@@ -129,7 +130,7 @@ t.test('limits arrive in their units', async (t) => {
     maxConnections: Number.POSITIVE_INFINITY,
     maxConcurrentStreams: 128,
     maxRequests: 50_000,
-    eventLoopDelayMs: 1_000,
+    eventLoopDelayMs: 2_000,
     minBytesPerSecond: 0,
     fieldsTimeoutMs: 30_000,
     contentTimeoutMs: 60_000,
@@ -144,6 +145,16 @@ t.test('limits arrive in their units', async (t) => {
     ...[1_000, 2_000, 3_000, 4_000],
   ]);
   t.equal(loaded('limits: { eventLoopDelay: false }').limits.eventLoopDelayMs, Number.POSITIVE_INFINITY);
+});
+
+t.test('every limit stands in the table of the documents, with its default', async (t) => {
+  const table = readFileSync(new URL('../../../docs/clients.md', import.meta.url), 'utf8');
+  const defaults = limits.parse({}) as Readonly<Record<string, unknown>>;
+  t.ok(Object.keys(limits.shape).length > 10);
+  for (const name of Object.keys(limits.shape)) {
+    const [, said] = new RegExp(`^\\| \`limits\\.${name}\` +\\|[^|]+\\| (\\S+) +\\|`, 'm').exec(table) ?? [];
+    t.equal(said, String(defaults[name] ?? '–'), name);
+  }
 });
 
 testCases('request ids', [

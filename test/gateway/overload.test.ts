@@ -3,7 +3,7 @@
 import t, { type Test } from 'tap';
 import { type Answered, burst, RawClient } from '../support/client.js';
 import { isProblem, LED, problemOf } from '../support/expect.js';
-import { eventually, Gate } from '../support/gate.js';
+import { delay, eventually, Gate } from '../support/gate.js';
 import { configOf, type Gateway, startGateway, startGateways } from '../support/gateway.js';
 import { RawEnd } from '../support/raw-end.js';
 import { startRedis } from '../support/redis.js';
@@ -288,9 +288,11 @@ t.test('a gateway that was stopped for a while refuses nobody afterwards', async
   for (let round = 0; round < 3; round += 1) {
     gateway.pause();
     const answers = burst(5, (index) => gateway.request({ path: `/free/paused-${index}` }));
-    await new Promise((resolve) => setTimeout(resolve, 2_500));
+    await delay(2_500);
     gateway.resume();
     t.same(codes(await answers), Array(5).fill('200'));
+    // It is on time again, and has seen so.
+    await delay(1_000);
   }
   t.same(await reasons(gateway), {});
 });

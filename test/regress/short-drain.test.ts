@@ -8,7 +8,7 @@ import { allCaughtUp, configOf, type Gateway, startGateway, startGateways } from
 import { startRedis } from '../support/redis.js';
 import { chunkedInParts, startUpstream } from '../support/upstream.js';
 
-t.setTimeout(60_000);
+t.setTimeout(120_000);
 
 const DRAIN_MS = 1_500;
 
