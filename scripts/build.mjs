@@ -12,7 +12,7 @@ execFileSync(process.execPath, ['node_modules/typescript/bin/tsc', '-p', 'tsconf
 cpSync('src/store/lua', 'dist/src/store/lua', { recursive: true });
 
 const { metafile } = await build({
-  // A worker is a process of its own, and its parent looks for it beside itself.
+  // A worker is a program of its own, beside the one that starts it.
   entryPoints: { main: 'dist/src/main.js', 'worker-process': 'dist/src/workers/worker-process.js' },
   outdir: 'dist/bin',
   bundle: true,

@@ -7,7 +7,6 @@
 
 import type { Logger } from 'pino';
 import { Generations } from './app/generations.js';
-import { flightsApi } from './app/operators.js';
 import { tellOfCertificate, tellOfReload } from './app/telling.js';
 import type { Config, StoreConfig } from './config/config.js';
 import { pseudonymOf } from './config/pseudonym.js';
@@ -52,10 +51,10 @@ export type Gateway = {
   readonly adminUrl: string | null;
   /** Reads again what may be read again while it runs: the configuration, and the certificate. Resolves when it is in use, or refused. */
   reload(): Promise<ReloadResult>;
+  /** Takes another configuration into use, of which only that has changed which can. Rejects, with nothing changed, when it cannot. */
+  take(config: Config): Promise<void>;
   readiness(): Promise<Readiness>;
   figures(): Promise<Figures>;
-  /** Takes what somebody else has read and found good into use; null: what they read was bad. */
-  adopt(next: Config | null): Promise<void>;
   /** Is not ready for `drain.delay`, then stops accepting, lets flights end within `drain`, settles the rest, and closes everything. */
   close(): Promise<void>;
 };
@@ -154,7 +153,12 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     admin = new Admin({
       config: config.admin,
       readiness,
-      flights: flightsApi(generations, store, log),
+      flights: {
+        store,
+        keepMsOf: (route) => generations.keepMsOf(route),
+        isRule: (name) => generations.isRule(name),
+        audit: (did, entry) => log.warn(entry, `${did} by an operator`),
+      },
       reload,
       metrics: { contentType: metrics.contentType, expose: () => metrics.expose() },
     });
@@ -177,12 +181,9 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
       url,
       adminUrl,
       reload,
+      take: swap,
       readiness,
       figures: () => metrics.figures(),
-      adopt: async (next) => {
-        if (next !== null) await swap(next);
-        metrics.reloaded(next === null ? 'bad' : 'good');
-      },
       close: async () => {
         reloading?.stop();
         isStopping = true;

@@ -8,10 +8,11 @@
 
 import { availableParallelism } from 'node:os';
 import { pino } from 'pino';
-import { type Gateway, type GatewayOptions, startGateway } from '../app.js';
+import { type GatewayOptions, startGateway } from '../app.js';
 import type { Config } from '../config/config.js';
 import { loadConfig } from '../config/load.js';
 import { workerCountOf } from '../config/worker-shares.js';
+import type { ParentOptions, WorkersGateway } from '../workers/parent.js';
 import { BAD_CONFIG, DONE, FAILED } from './exit-code.js';
 import { openConfig } from './open-config.js';
 
@@ -69,12 +70,12 @@ export async function start(options: StartOptions): Promise<number> {
 }
 
 /** In this process, or in as many as the configuration says. */
-async function startConfigured(config: Config, options: GatewayOptions): Promise<Gateway> {
+async function startConfigured(config: Config, options: GatewayOptions & ParentOptions): Promise<WorkersGateway> {
   const count = workerCountOf(config, availableParallelism());
   if (count === 1) return startGateway(config, options);
   // Of no use to a gateway of one process.
   const { startWorkers } = await import('../workers/parent.js');
-  return startWorkers(config, { ...options, count });
+  return startWorkers(config, count, options);
 }
 
 function listenForSignals(): Signals {

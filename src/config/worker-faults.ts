@@ -6,7 +6,7 @@ import { faultAt } from './locate.js';
 import type { Located } from './source.js';
 
 /** Each worker needs at least one of what a limit counts. Where workers are counted by cores, there are fewer of them instead. */
-export function workerFaults({ workers, limits, upstreams }: ConfigDraft, root: Located): Fault[] {
+export function workerFaults({ workers, limits, upstreams, routes }: ConfigDraft, root: Located): Fault[] {
   if (typeof workers !== 'number') return [];
   const shared: readonly (readonly [FieldPath, number | undefined])[] = [
     [['limits', 'maxConnections'], limits?.maxConnections],
@@ -14,6 +14,7 @@ export function workerFaults({ workers, limits, upstreams }: ConfigDraft, root: 
     ...Object.entries(upstreams ?? {}).map(
       ([name, upstream]) => [['upstreams', name, 'connections', 'max'], upstream?.connections?.max] as const,
     ),
+    ...(routes ?? []).map((route, index) => [['routes', index, 'maxRequests'], route?.maxRequests] as const),
   ];
   return shared.flatMap(([path, limit]) =>
     limit === undefined || limit >= workers

@@ -12,9 +12,10 @@ export function workerCountOf(config: Config, cores: number): number {
 }
 
 /** As many as there is something of every limit for each. */
-function mostWorkers({ limits, upstreams }: Config): number {
+function mostWorkers({ limits, upstreams, rules }: Config): number {
   const connections = [...upstreams.values()].map((upstream) => upstream.connections?.max ?? Number.POSITIVE_INFINITY);
-  return Math.min(limits.maxConnections, limits.maxRequests, ...connections);
+  const requests = rules.map((rule) => rule.maxRequests);
+  return Math.min(limits.maxConnections, limits.maxRequests, ...connections, ...requests);
 }
 
 /** The parts of `store.maxMemory`: of the store that workers share, and of each worker for what passes through it. */
@@ -44,8 +45,7 @@ export function workerShare(config: Config, index: number, count: number): Confi
       maxConnections: part(config.limits.maxConnections),
       maxRequests: part(config.limits.maxRequests),
     },
-    // Where a route may have fewer than there are workers, each has one.
-    rules: config.rules.map((rule) => ({ ...rule, maxRequests: Math.max(1, part(rule.maxRequests)) })),
+    rules: config.rules.map((rule) => ({ ...rule, maxRequests: part(rule.maxRequests) })),
     store: { ...config.store, maxMemoryBytes: memoryShares(config, count).workerBytes },
     upstreams: new Map([...config.upstreams].map(([name, upstream]) => [name, ofUpstream(upstream)])),
   };

@@ -124,13 +124,14 @@ export class Metrics {
   readonly #reloadSuccess = new Gauge({
     name: 'oneflight_config_reload_success',
     help: 'Whether the configuration was good when it was last read: 1, or 0.',
-    aggregator: 'min',
+    // Of several workers the parent tells it, which reads the files.
+    aggregator: 'omit',
     registers: [this.#registry],
   });
   readonly #reloadedAt = new Gauge({
     name: 'oneflight_config_reload_success_timestamp_seconds',
     help: 'When the configuration was last read and good.',
-    aggregator: 'max',
+    aggregator: 'omit',
     registers: [this.#registry],
   });
   #shown: () => readonly Shown[] = () => [];
@@ -268,17 +269,12 @@ export class Metrics {
         }
       },
     );
-    this.#upstreamGauge(
-      'pending_requests',
-      'Requests that an address has in progress now.',
-      ['address'],
-      'sum',
-      (gauge) => {
-        for (const { name, state } of upstreams()) {
-          for (const address of state.addresses) gauge.set({ upstream: name, address: address.name }, address.pending);
-        }
-      },
-    );
+    const pending = 'Requests that an address has in progress now.';
+    this.#upstreamGauge('pending_requests', pending, ['address'], 'sum', (gauge) => {
+      for (const { name, state } of upstreams()) {
+        for (const address of state.addresses) gauge.set({ upstream: name, address: address.name }, address.pending);
+      }
+    });
     this.#upstreamGauge('waiting_requests', 'Requests that wait for a connection now.', [], 'sum', (gauge) => {
       for (const { name, state } of upstreams()) gauge.set({ upstream: name }, state.waiting);
     });

@@ -23,6 +23,16 @@ export class WorkerFigures {
     help: 'Workers that have ended without having been asked to.',
     registers: [this.#own],
   });
+  readonly #reloadSuccess = new Gauge({
+    name: 'oneflight_config_reload_success',
+    help: 'Whether the configuration was good when it was last read: 1, or 0.',
+    registers: [this.#own],
+  });
+  readonly #reloadedAt = new Gauge({
+    name: 'oneflight_config_reload_success_timestamp_seconds',
+    help: 'When the configuration was last read and good.',
+    registers: [this.#own],
+  });
   readonly #latest = new Map<string, Figures>();
   /** What those had counted that have ended, in few parts. */
   readonly #ended: Figures[] = [];
@@ -30,6 +40,7 @@ export class WorkerFigures {
 
   constructor() {
     collectDefaultMetrics({ register: this.#process });
+    this.reloaded('good');
     const latest = this.#latest;
     new Gauge({
       name: 'oneflight_workers',
@@ -43,6 +54,12 @@ export class WorkerFigures {
 
   get contentType(): string {
     return this.#own.contentType;
+  }
+
+  /** The configuration was read again. */
+  reloaded(result: 'good' | 'bad'): void {
+    this.#reloadSuccess.set(result === 'good' ? 1 : 0);
+    if (result === 'good') this.#reloadedAt.setToCurrentTime();
   }
 
   /** A worker runs; `id` is its alone for ever. */
@@ -62,11 +79,6 @@ export class WorkerFigures {
     this.#ended.push(lasting);
     if (how === 'unasked') this.#ends.inc();
     if (this.#ended.length > ENDED_MOST && this.#adding === 'no') void this.#addUp();
-  }
-
-  /** What all of them have told. */
-  all(): Promise<Figures> {
-    return sumOf([...this.#ended, ...this.#latest.values()]).getMetricsAsJSON();
   }
 
   /** All in the text exposition format. */

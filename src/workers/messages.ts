@@ -5,16 +5,23 @@ import type { PortableConfig } from './portable-config.js';
 
 /** What the parent asks; each is answered once, by a word with its id. */
 export type Asked =
-  | { readonly kind: 'readiness' | 'figures' }
-  /** To read the certificate's files again. */
+  | { readonly kind: 'readiness' }
+  | { readonly kind: 'figures' }
+  /** Read what it reads for itself again: the certificate. */
   | { readonly kind: 'reload' }
-  /** To take another configuration into use, which is good; null: what was read was bad, and nothing changes. */
-  | { readonly kind: 'adopt'; readonly config: PortableConfig | null };
+  /** Take another configuration into use, that of the whole gateway. */
+  | { readonly kind: 'take'; readonly config: PortableConfig };
 
 /** To a worker. */
 export type Order =
-  /** The first: what to serve, portable (portable-config.ts), and the worker's number, from 1. */
-  | { readonly kind: 'begin'; readonly worker: number; readonly version: string; readonly config: PortableConfig }
+  /** The first: the configuration of the whole gateway, the worker's number, from 1, and how many they are. */
+  | {
+      readonly kind: 'begin';
+      readonly worker: number;
+      readonly count: number;
+      readonly version: string;
+      readonly config: PortableConfig;
+    }
   | { readonly kind: 'ask'; readonly id: number; readonly asked: Asked }
   /** End what is in progress, accept no more, and exit. */
   | { readonly kind: 'drain' };
@@ -27,6 +34,8 @@ export type Word =
   /** It could not begin, and exits. */
   | { readonly kind: 'failed'; readonly reason: string }
   | { readonly kind: 'answer'; readonly id: number; readonly value: unknown }
+  /** What was asked could not be done. */
+  | { readonly kind: 'refused'; readonly id: number; readonly reason: string }
   /** Unasked, every second and at its end: what is counted by a worker that is killed is lost from here on. */
   | { readonly kind: 'figures'; readonly figures: Figures };
 

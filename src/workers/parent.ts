@@ -10,14 +10,12 @@ import cluster from 'node:cluster';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import { keepMsOfRule } from '../app/generations.js';
-import { flightsApi, type KnownRules } from '../app/operators.js';
 import { tellOfReload } from '../app/telling.js';
 import { type Gateway, openableStore } from '../app.js';
 import type { Config } from '../config/config.js';
-import { type ConfigSource, Reloading, type ReloadNews, type ReloadResult } from '../config/reloading.js';
-import { memoryShares, workerShare } from '../config/worker-shares.js';
+import { type ConfigSource, Reloading, type ReloadResult } from '../config/reloading.js';
+import { memoryShares } from '../config/worker-shares.js';
 import { MemoryBudget } from '../core/memory-budget.js';
-import type { Rule } from '../core/rule.js';
 import type { Figures } from '../observe/metrics.js';
 import { WorkerFigures } from '../observe/worker-figures.js';
 import type { Admin, Readiness } from '../server/admin.js';
@@ -28,13 +26,13 @@ import { StoreServer } from '../store/store-server.js';
 import { Crew } from './crew.js';
 import type { Asked } from './messages.js';
 import { toPortable } from './portable-config.js';
-import { readinessOf, type Said } from './together.js';
+import { readinessOf } from './together.js';
 import { Worker } from './worker.js';
 
 const PROGRAM = fileURLToPath(new URL('./worker-process.js', import.meta.url));
 /** Longest wait for the readiness and the figures of a worker. */
 const LOOK_MS = 1_500;
-/** The same for another configuration. */
+/** The same for a reload, for which new upstreams may have to be looked at. */
 const RELOAD_MS = 30_000;
 /** Time beyond the drain in which a worker that can has ended. */
 const DRAIN_MARGIN_MS = 10_000;
@@ -42,15 +40,16 @@ const DRAIN_MARGIN_MS = 10_000;
 export type ParentOptions = {
   readonly version: string;
   readonly log: Logger;
-  /** How many workers; at least two. */
-  readonly count: number;
-  /** Where the configuration came from, to be read again when it changes; null: it stays as it is. */
-  readonly source: ConfigSource | null;
+  /** Where the configuration came from, to be read again when it changes. */
+  readonly source: ConfigSource;
 };
 
-/** Starts a gateway of several workers. Rejects when one of them cannot start, or the admin listener cannot be bound. */
-export async function startWorkers(config: Config, options: ParentOptions): Promise<Gateway> {
-  const parent = new Parent(config, options);
+/** What a gateway of several workers has in common with one of a single process. */
+export type WorkersGateway = Pick<Gateway, 'url' | 'adminUrl' | 'reload' | 'close'>;
+
+/** Starts a gateway of several workers, two at least. Rejects when one of them cannot start, or the admin listener cannot be bound. */
+export async function startWorkers(config: Config, count: number, options: ParentOptions): Promise<WorkersGateway> {
+  const parent = new Parent(config, count, options);
   try {
     return await parent.start();
   } catch (error) {
@@ -59,6 +58,9 @@ export async function startWorkers(config: Config, options: ParentOptions): Prom
   }
 }
 
+/** What one worker answered, or why it did not. */
+type Said<T> = { readonly worker: Worker; readonly said: T | Error };
+
 class Parent {
   readonly #options: ParentOptions;
   /** What workers that are started from now on serve. */
@@ -66,19 +68,12 @@ class Parent {
   readonly #crew: Crew;
   readonly #figures = new WorkerFigures();
   readonly #memory: MemoryStore;
+  readonly #reloading: Reloading;
   #store: Store | null = null;
   #admin: Admin | null = null;
-  readonly #reloading: Reloading | null;
-  readonly #rules: KnownRules = {
-    keepMsOf: (route) => {
-      const rule = this.#ruleOf(route);
-      return rule === undefined ? null : keepMsOfRule(rule);
-    },
-    isRule: (name) => this.#ruleOf(name) !== undefined,
-  };
 
-  constructor(config: Config, options: ParentOptions) {
-    const { count, log, source } = options;
+  constructor(config: Config, count: number, options: ParentOptions) {
+    const { log, source } = options;
     this.#config = config;
     this.#options = options;
     const budget = new MemoryBudget(memoryShares(config, count).storeBytes);
@@ -89,15 +84,17 @@ class Parent {
       start: (number) => this.#startWorker(number),
       onEnded: (worker, how) => this.#figures.over(idOf(worker), how),
     });
-    const tell = (news: ReloadNews): void => {
-      tellOfReload(news, log);
-      // What was taken into use was told to them already.
-      if (news.result.kind === 'refused') void this.#askAll({ kind: 'adopt', config: null }, LOOK_MS);
-    };
-    this.#reloading = source === null ? null : new Reloading({ source, swap: (next) => this.#adopt(next), tell });
+    this.#reloading = new Reloading({
+      source,
+      swap: (next) => this.#swap(next),
+      tell: (news) => {
+        if (news.result.kind !== 'stopping') this.#figures.reloaded(news.result.kind === 'refused' ? 'bad' : 'good');
+        tellOfReload(news, log);
+      },
+    });
   }
 
-  async start(): Promise<Gateway> {
+  async start(): Promise<WorkersGateway> {
     await this.#memory.open();
     const inMemory = this.#config.store.kind === 'memory';
     // The workers accept by themselves: less work a connection, and none is lost with a worker that has not accepted it.
@@ -110,27 +107,20 @@ class Parent {
     });
     const url = await this.#crew.start();
     const adminUrl = await this.#openAdmin();
-    this.#reloading?.watch();
-    return {
-      url,
-      adminUrl,
-      reload: () => this.#reload(),
-      readiness: () => this.#readiness(),
-      figures: () => this.#latestFigures(),
-      adopt: (next) => this.#adopt(next),
-      close: () => this.#close(),
-    };
+    this.#reloading.watch();
+    return { url, adminUrl, reload: () => this.#reload(), close: () => this.#close() };
   }
 
   /** Ends everything at once. */
   async stop(): Promise<void> {
-    this.#reloading?.stop();
+    this.#reloading.stop();
     this.#crew.kill();
     await this.#closeAdapters();
   }
 
   #startWorker(number: number): Worker {
-    const { version, count, log } = this.#options;
+    const { version, log } = this.#options;
+    const { count } = this.#crew;
     const worker = new Worker(number, cluster.fork(), (figures) => this.#figures.told(idOf(worker), figures));
     this.#figures.began(idOf(worker));
     const stream = worker.storeStream;
@@ -141,8 +131,7 @@ class Parent {
           log.warn({ worker: number, workerPid: worker.pid, flights }, 'flights of a worker ended as unknown');
       });
     }
-    const config = toPortable(workerShare(this.#config, number - 1, count));
-    worker.order({ kind: 'begin', worker: number, version, config });
+    worker.order({ kind: 'begin', worker: number, count, version, config: toPortable(this.#config) });
     return worker;
   }
 
@@ -156,13 +145,21 @@ class Parent {
     await store.open();
     const { Admin } = await import('../server/admin.js');
     const expose = async (): Promise<string> => {
-      await this.#latestFigures();
+      await this.#askAll<Figures>({ kind: 'figures' }, LOOK_MS);
       return this.#figures.expose();
     };
     this.#admin = new Admin({
       config,
       readiness: () => this.#readiness(),
-      flights: flightsApi(this.#rules, store, log),
+      flights: {
+        store,
+        keepMsOf: (route) => {
+          const rule = this.#config.rules.find(({ name }) => name === route);
+          return rule === undefined ? null : keepMsOfRule(rule);
+        },
+        isRule: (name) => this.#config.rules.some((rule) => rule.name === name),
+        audit: (did, entry) => log.warn(entry, `${did} by an operator`),
+      },
       reload: () => this.#reload(),
       metrics: { contentType: this.#figures.contentType, expose },
     });
@@ -174,14 +171,9 @@ class Parent {
       this.#crew.workers.map(async (worker) => {
         const said = await worker.ask<T>(asked, timeoutMs).catch((error: Error) => error);
         if (asked.kind === 'figures' && !(said instanceof Error)) this.#figures.told(idOf(worker), said as Figures);
-        return { worker: worker.number, said };
+        return { worker, said };
       }),
     );
-  }
-
-  async #latestFigures(): Promise<Figures> {
-    await this.#askAll<Figures>({ kind: 'figures' }, LOOK_MS);
-    return this.#figures.all();
   }
 
   async #readiness(): Promise<Readiness> {
@@ -193,44 +185,46 @@ class Parent {
       ),
     };
     const all = await this.#askAll<Readiness>({ kind: 'readiness' }, LOOK_MS);
-    return readinessOf(this.#crew.count, all, own, this.#reloading?.state ?? null);
-  }
-
-  async #reload(): Promise<ReloadResult> {
-    // Each has the certificate for itself.
-    await this.#askAll({ kind: 'reload' }, LOOK_MS);
-    return this.#reloading === null ? { kind: 'unchanged', needsRestart: [] } : this.#reloading.reload();
-  }
-
-  /** Has all workers take it into use. One that does not serves by other rules: it is replaced by one that does. */
-  async #adopt(next: Config | null): Promise<void> {
-    if (next === null) return void (await this.#askAll({ kind: 'adopt', config: null }, RELOAD_MS));
-    const { count, log } = this.#options;
-    this.#config = next;
-    await Promise.all(
-      this.#crew.workers.map(async (worker) => {
-        const config = toPortable(workerShare(next, worker.number - 1, count));
-        try {
-          await worker.ask({ kind: 'adopt', config }, RELOAD_MS);
-        } catch (error) {
-          log.error({ worker: worker.number, err: error }, 'worker has not reloaded: another one takes its place');
-          worker.kill();
-        }
-      }),
+    return readinessOf(
+      this.#crew.count,
+      all.map(({ worker, said }) => ({ worker: worker.number, said })),
+      { checks: own, config: this.#reloading.state },
     );
   }
 
-  #ruleOf(name: string): Rule | undefined {
-    return this.#config.rules.find((rule) => rule.name === name);
+  async #reload(): Promise<ReloadResult> {
+    // What each reads for itself: a bad line elsewhere is no reason to let a certificate expire.
+    await this.#askAll({ kind: 'reload' }, RELOAD_MS);
+    return this.#reloading.reload();
+  }
+
+  /** All workers serve the same: one that cannot take what others have taken gives its place to another. */
+  async #swap(next: Config): Promise<void> {
+    const { log } = this.#options;
+    const before = this.#config;
+    this.#config = next;
+    const all = await this.#askAll<void>({ kind: 'take', config: toPortable(next) }, RELOAD_MS);
+    const failed = all.filter(({ said }) => said instanceof Error);
+    if (failed.length > 0 && failed.length === all.length) {
+      this.#config = before;
+      throw failed[0]?.said;
+    }
+    for (const { worker, said } of failed) {
+      log.error(
+        { worker: worker.number, workerPid: worker.pid, err: said },
+        'a worker could not reload: it is replaced',
+      );
+      worker.kill();
+    }
+    log.level = next.log.level;
   }
 
   async #close(): Promise<void> {
+    this.#reloading.stop();
     const kill = (): void => this.#crew.kill();
     // A second signal ends this process, and all workers are to end with it.
     process.once('exit', kill);
-    this.#reloading?.stop();
-    const { drainDelayMs, drainMs } = this.#config;
-    const killed = await this.#crew.drain(drainDelayMs + drainMs + DRAIN_MARGIN_MS);
+    const killed = await this.#crew.drain(this.#config.drainDelayMs + this.#config.drainMs + DRAIN_MARGIN_MS);
     process.off('exit', kill);
     await this.#closeAdapters();
     if (killed > 0) throw new Error(`${killed} workers did not end by themselves`);

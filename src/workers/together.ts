@@ -1,16 +1,15 @@
-/** What several workers say, as the word of one gateway. */
+/** What several workers say of their readiness, as the word of one gateway. */
 
 import type { Readiness } from '../server/admin.js';
 
 /** What one worker answered, or why it did not. */
 export type Said<T> = { readonly worker: number; readonly said: T | Error };
 
-/** Ready when each of so many workers is, and what is looked at only once. */
+/** Ready when each of so many workers is, and what their parent looks at itself. */
 export function readinessOf(
   count: number,
   all: readonly Said<Readiness>[],
-  own: Readiness['checks'],
-  config: Readiness['config'],
+  { checks: own, config }: Pick<Readiness, 'checks' | 'config'>,
 ): Readiness {
   const answered = all.filter(({ said }) => !(said instanceof Error));
   const checks = new Map([
@@ -26,6 +25,5 @@ export function readinessOf(
       else checks.set(name, `${told === 'ok' ? '' : `${told}; `}worker ${worker}: ${result}`);
     }
   }
-  const ready = [...checks.values()].every((result) => result === 'ok');
-  return { ready, checks: Object.fromEntries(checks), config };
+  return { ready: [...checks.values()].every((result) => result === 'ok'), checks: Object.fromEntries(checks), config };
 }

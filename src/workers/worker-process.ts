@@ -10,6 +10,8 @@ import cluster from 'node:cluster';
 import { Socket } from 'node:net';
 import { pino } from 'pino';
 import { type Gateway, startGateway } from '../app.js';
+import type { Config } from '../config/config.js';
+import { workerShare } from '../config/worker-shares.js';
 import { ParentStore } from '../store/parent-store.js';
 import { type Asked, type Order, STORE_FD, type Word } from './messages.js';
 import { fromPortable } from './portable-config.js';
@@ -19,7 +21,9 @@ const FAILED = 1;
 
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => {});
 
-let starting: Promise<Gateway | null> = Promise.resolve(null);
+type Serving = { readonly gateway: Gateway; readonly share: (config: Config) => Config };
+
+let starting: Promise<Serving | null> = Promise.resolve(null);
 let stage: 'serving' | 'leaving' = 'serving';
 
 process.on('message', (order: Order) => {
@@ -35,23 +39,24 @@ process.on('message', (order: Order) => {
   }
 });
 
+// Whoever cannot be told anything any more is a parent that is gone, which is noticed below, or by the store before that.
+cluster.worker?.on('error', () => {});
 cluster.worker?.on('disconnect', () => {
   // Without this word Node ends the process at once, and with it what is in progress.
   if (cluster.worker !== undefined) cluster.worker.exitedAfterDisconnect = true;
   void leave();
 });
 
-// A parent that is gone is told of by `disconnect`; what Node itself still had to say to it is nobody's loss.
-cluster.worker?.on('error', () => {});
-
 void say({ kind: 'here' });
 
 async function begin({
   worker,
+  count,
   version,
   config: portable,
-}: Extract<Order, { kind: 'begin' }>): Promise<Gateway | null> {
-  const config = fromPortable(portable);
+}: Extract<Order, { kind: 'begin' }>): Promise<Serving | null> {
+  const share = (whole: Config): Config => workerShare(whole, worker - 1, count);
+  const config = share(fromPortable(portable));
   const { level } = config.log;
   const log = pino({ level, timestamp: pino.stdTimeFunctions.isoTime }).child({ worker });
   try {
@@ -64,7 +69,7 @@ async function begin({
     const gateway = await startGateway(config, { version, log, source: null, ...store });
     setInterval(() => void tellFigures(gateway), FIGURES_MS).unref();
     await say({ kind: 'listening', url: gateway.url });
-    return gateway;
+    return { gateway, share };
   } catch (error) {
     log.error({ err: error }, 'failed');
     await say({ kind: 'failed', reason: error instanceof Error ? error.message : String(error) });
@@ -73,29 +78,34 @@ async function begin({
 }
 
 async function answer(id: number, asked: Asked): Promise<void> {
-  const gateway = await starting;
-  if (gateway !== null) await say({ kind: 'answer', id, value: await ask(gateway, asked) });
+  const serving = await starting;
+  if (serving === null) return;
+  try {
+    await say({ kind: 'answer', id, value: await ask(serving, asked) });
+  } catch (error) {
+    await say({ kind: 'refused', id, reason: error instanceof Error ? error.message : String(error) });
+  }
 }
 
-async function ask(gateway: Gateway, asked: Asked): Promise<unknown> {
+function ask({ gateway, share }: Serving, asked: Asked): Promise<unknown> {
   switch (asked.kind) {
     case 'readiness':
       return gateway.readiness();
     case 'figures':
       return gateway.figures();
     case 'reload':
-      return void (await gateway.reload());
-    case 'adopt':
-      return gateway.adopt(asked.config === null ? null : fromPortable(asked.config));
+      return gateway.reload();
+    case 'take':
+      return gateway.take(share(fromPortable(asked.config)));
   }
 }
 
 async function leave(): Promise<void> {
   if (stage === 'leaving') return;
   stage = 'leaving';
-  const gateway = await starting;
-  await gateway?.close();
-  if (gateway !== null) await tellFigures(gateway);
+  const serving = await starting;
+  await serving?.gateway.close();
+  if (serving !== null) await tellFigures(serving.gateway);
   // Not left to the event loop: after a drain nothing that is still open may keep the process alive.
   process.exit();
 }

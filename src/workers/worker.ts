@@ -108,6 +108,8 @@ export class Worker {
         return this.#onListening.reject(new Error(word.reason));
       case 'answer':
         return this.#waiting.get(word.id)?.resolve(word.value);
+      case 'refused':
+        return this.#waiting.get(word.id)?.reject(new Error(word.reason));
       case 'figures':
         return this.#onFigures(word.figures);
     }

@@ -46,12 +46,17 @@ t.test('one process unless it is written; a number or auto', async (t) => {
 
 t.test('a limit that has not one for each worker is an error; auto means fewer of them', async (t) => {
   const file = (workers: string) =>
-    `workers: ${workers}\nlimits: { maxConnections: 3 }\n${UPSTREAM(', connections: { max: 2 }')}routes: []\n`;
+    `workers: ${workers}\nlimits: { maxConnections: 3, maxRequests: 3 }\n${UPSTREAM(', connections: { max: 2 }')}${ROUTE(', maxRequests: 3')}`;
   const result = load(file('4'));
   if (result.kind !== 'invalid') throw new Error('expected errors');
   t.same(
     result.errors.map(({ line, path, got }) => `${line} ${path} ${got}`),
-    ['2 limits.maxConnections 3', '3 upstreams.api.connections.max 2'],
+    [
+      '2 limits.maxConnections 3',
+      '2 limits.maxRequests 3',
+      '3 upstreams.api.connections.max 2',
+      '5 routes[0].maxRequests 3',
+    ],
   );
   t.equal(workerCountOf(config(file('2')), 16), 2);
   t.equal(workerCountOf(config(file('auto')), 16), 2);
@@ -61,9 +66,17 @@ t.test('a limit that has not one for each worker is an error; auto means fewer o
 
 t.test('the shares add up to what is written, and nobody has the admin listener', async (t) => {
   const whole = config(
-    `limits: { maxConnections: 11 }\n${UPSTREAM(', connections: { max: 8, queue: 2 }')}routes: []\n`,
+    `limits: { maxConnections: 11, maxRequests: 9 }\n${UPSTREAM(', connections: { max: 8, queue: 2 }')}${ROUTE(', maxRequests: 4')}`,
   );
   const shares = [0, 1, 2].map((index) => workerShare(whole, index, 3));
+  t.same(
+    shares.map(({ limits, rules }) => [limits.maxRequests, rules[0]?.maxRequests]),
+    [
+      [3, 2],
+      [3, 1],
+      [3, 1],
+    ],
+  );
   const ofUpstream = shares.map(({ upstreams }) => upstreams.get('api')?.connections);
   t.same(
     shares.map(({ limits }) => limits.maxConnections),

@@ -7,6 +7,7 @@
  * - A follower's answer ended after the request began; a kept one not longer before it than `keep`. A gateway that stood
  *   still may hand on what it had not read yet; one that is cut off from the store may not know yet that a flight is
  *   over. A flight that has lost its key is joined by nobody.
+ * - Where only a push ends a wait, it does so in time; trouble and lost connections for pushes excuse a late one.
  * - The gateway's own answers have a reason in the logs: somebody has the key, another body was there first, something
  *   was sent without an answer. Where there was trouble, that is the reason.
  * - When everything is over and whole again, a key that nothing holds is free.
@@ -66,7 +67,18 @@ function givenFault(world: World, rule: RouteRule, view: View): string | null {
       world.troubled(world.gatewayOf(call), call.endMs, view.startMs) ||
       world.troubled(view.gateway, call.endMs, view.startMs),
   );
-  return recent ? null : 'an answer from before its time';
+  if (!recent) return 'an answer from before its time';
+  const isLate = rule.prompt && fitting.every((call) => wokenLate(world, call, view));
+  return isLate ? 'told so late of the end of its flight that no push can have told it' : null;
+}
+
+function wokenLate(world: World, call: Execution, view: View): boolean {
+  const sinceMs = Math.max(call.endMs, view.startMs);
+  if (view.endMs - sinceMs <= SLACK_MS) return false;
+  return (
+    !world.troubled('any', call.startMs - ruleOf(view.route).leaseMs, view.endMs) &&
+    !world.deaf(call.startMs, view.endMs)
+  );
 }
 
 /**
@@ -91,6 +103,8 @@ function reasonFault(world: World, rule: RouteRule, view: View): string | null {
     case 'key-reused':
       return othersBefore(world, view).some(({ body }) => body !== view.body) ? null : 'no other body has used its key';
     case 'wait-timeout':
+      // Who repeats a replayed request is told what has its key, unless the store could not say so in time.
+      if (rule.once) return 'the store was there to say what has its key';
       return view.endMs - view.startMs >= rule.waitMs - SLACK_MS ? null : 'before its wait was over';
     case 'outcome-unknown':
       return own !== undefined || failed(world, view).length > 0 ? null : 'no outcome is unknown';

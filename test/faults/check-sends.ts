@@ -64,17 +64,22 @@ function overlaps(world: World, rule: RouteRule, call: Execution, later: Executi
   if (later.startMs >= call.endMs) return false;
   if (call.how === 'abandoned' && later.startMs >= call.endMs - CLOSE_MS) return false;
   if (outgrewAtMs(rule, call) <= later.startMs) return false;
-  return !world.forgot(call.startMs - LAG_MS, later.startMs) && !leaseMayPass(world, rule, call, later);
+  if (world.forgot(call.startMs - LAG_MS, later.startMs)) return false;
+  // That a call runs is a matter of its lease alone; what else trouble may have cost is not asked here.
+  const lost = world.mayLoseLease(world.gatewayOf(call), call.startMs - rule.leaseMs, later.startMs);
+  return !lost && !localMayRun(world, rule, later);
 }
 
 /** Whether the key may have been free, for the one who sent `later`, by the end of the lease of `call`. */
 function leaseMayPass(world: World, rule: RouteRule, call: Execution, later: Execution): boolean {
   const from = call.startMs - rule.leaseMs;
   const to = Math.min(later.startMs, call.endMs + rule.leaseMs);
-  return (
-    world.troubled(world.gatewayOf(call), from, to) ||
-    (rule.local && world.troubled(world.gatewayOf(later), later.startMs - rule.leaseMs, later.startMs))
-  );
+  return world.troubled(world.gatewayOf(call), from, to) || localMayRun(world, rule, later);
+}
+
+/** Whether the one who sent `later` may have gone on without the store. */
+function localMayRun(world: World, rule: RouteRule, later: Execution): boolean {
+  return rule.local && world.troubled(world.gatewayOf(later), later.startMs - rule.leaseMs, later.startMs);
 }
 
 /** Why `later` may not have been sent after `call`; null when it may. */

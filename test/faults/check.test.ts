@@ -4,7 +4,15 @@ import t from 'tap';
 import { check } from './check.js';
 import type { Execution, Leftover, Seen, Trouble, View } from './seen.js';
 
-const NOTHING: Seen = { executions: [], views: [], troubles: [], flushesMs: [], leftovers: [], oddities: [] };
+const NOTHING: Seen = {
+  executions: [],
+  views: [],
+  troubles: [],
+  flushesMs: [],
+  deafMs: [],
+  leftovers: [],
+  oddities: [],
+};
 const LED = 'oneflight; fwd=miss; stored';
 const COLLAPSED = 'oneflight; fwd=miss; collapsed';
 const HIT = 'oneflight; hit; ttl=1';
@@ -528,3 +536,53 @@ finds(
 );
 finds('a flight that goes on', leftover({ route: 'lock', state: 'f', ttlMs: 500 }), /goes on/);
 finds('a gateway that failed', { oddities: ['gateway 0 ended by itself'] }, /by itself/);
+
+const woken = (request: string, endMs: number): Partial<Seen> => ({
+  executions: [call('prompt', 'a')],
+  views: [
+    view('prompt', 'a'),
+    view('prompt', request, { startMs: 20, endMs, gateway: 1, answer: '200 a', cacheStatus: COLLAPSED }),
+  ],
+});
+passes('a wait that a push has ended', woken('b', 120));
+finds('a wait that no push has ended', woken('b', 900), /no push can have told it/);
+passes('a wait that no push has ended, for the connections of pushes were killed', {
+  ...woken('b', 900),
+  deafMs: [40],
+});
+passes('a wait of a gateway that stood still', { ...woken('b', 900), troubles: [trouble(1, 100, 800)] });
+
+const timedOut: Partial<Seen> = {
+  executions: [call('waits', 'a', { endMs: 3_000 })],
+  views: [view('waits', 'a', { endMs: 3_010 }), problem('waits', 'b', 'wait-timeout', { startMs: 20, endMs: 2_100 })],
+};
+finds('a repeat that is not told what has its key', timedOut, /the store was there to say/);
+passes('a repeat whose gateway stood still until its wait was over', {
+  ...timedOut,
+  troubles: [trouble(0, 50, 2_000)],
+});
+
+const neverArrived: Partial<Seen> = {
+  views: [
+    view('once', 'a', { endMs: 700, how: 'left', answer: '', content: '' }),
+    problem('once', 'b', 'outcome-unknown', { ...later(5_000), afterwards: true }),
+  ],
+};
+finds('a key that is held, though nothing was sent', neverArrived, /nothing was sent whose outcome is unknown/);
+passes('a key that is held, for what was sent fell into a hole', {
+  ...neverArrived,
+  troubles: [{ what: 'black-hole-upstream', gateway: 'upstream', fromMs: 0, toMs: 700 }],
+});
+
+const slow = (fromMs: number, toMs: number): Trouble => ({ what: 'slow', gateway: 0, fromMs, toMs });
+const overlap = two('lock', { endMs: 2_000 }, later(1_500, 2_200));
+finds(
+  'two calls at a time, for the gateway stood still for a moment only',
+  { ...overlap, troubles: [slow(900, 1_090)] },
+  /was running/,
+);
+passes('two calls at a time, for the gateway stood still for long', { ...overlap, troubles: [slow(200, 900)] });
+passes('two calls at a time, for the gateway stood still again and again', {
+  ...overlap,
+  troubles: [slow(200, 380), slow(350, 500), slow(700, 900)],
+});

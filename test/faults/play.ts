@@ -49,7 +49,7 @@ class Playing {
     const faults = Promise.all(
       schedule.faults.map(async (fault) => {
         await delay(fault.atMs);
-        await stage.play(fault, () => this.#upstreamDown());
+        await stage.play(fault, (gateway, sinceMs) => this.#upstreamDown(gateway, sinceMs));
       }),
     );
     for (const [at, plan] of schedule.requests.entries()) {
@@ -61,6 +61,7 @@ class Playing {
     const notWhole = await this.#afterwards();
     const oddities = [...notWhole, ...(await stage.oddities())];
     const leftovers = await stage.leftovers();
+    await stage.noteSurprises();
     stage.close();
     return this.#shifted(beganMs, {
       executions: stage.upstream.calls
@@ -69,6 +70,7 @@ class Playing {
       views: await Promise.all(this.#views),
       troubles: stage.troubles,
       flushesMs: stage.flushesMs,
+      deafMs: stage.deafMs,
       leftovers,
       oddities,
     });
@@ -170,15 +172,20 @@ class Playing {
     this.#ended.set(call, { how, status: answer?.status ?? 0, answer: text });
   }
 
-  /** What is under way, an answer just written too, may be lost. */
-  #upstreamDown(): void {
-    const recentMs = performance.now() - 100;
+  /** What is under way of that gateway, and what was answered since then, may be lost. */
+  #upstreamDown(gateway: number | 'all', sinceMs: number): void {
     for (const call of this.stage.upstream.calls) {
-      if (call.endedAtMs !== null && call.endedAtMs < recentMs) continue;
+      if (call.endedAtMs !== null && call.endedAtMs < sinceMs) continue;
+      if (gateway !== 'all' && this.#gatewayOf(call) !== gateway) continue;
       const ended = this.#ended.get(call);
       if (ended?.how === 'answered') ended.how = 'perhaps';
       else if (ended === undefined) this.#ended.set(call, { status: 0, answer: '', how: 'reset' });
     }
+  }
+
+  #gatewayOf(call: Call): number | undefined {
+    const at = /^r(\d+)$/.exec(call.header('x-request') ?? '')?.[1];
+    return this.schedule.requests[Number(at)]?.gateway;
   }
 
   /** No two calls are answered alike, nor two parts of an answer. */
@@ -265,6 +272,7 @@ class Playing {
       })),
       troubles: seen.troubles.map((one) => ({ ...one, fromMs: one.fromMs - beganMs, toMs: one.toMs - beganMs })),
       flushesMs: seen.flushesMs.map((atMs) => atMs - beganMs),
+      deafMs: seen.deafMs.map((atMs) => atMs - beganMs),
     };
   }
 }
@@ -292,7 +300,7 @@ function told(came: Answered) {
 }
 
 /** Plays one schedule on a Redis that no other schedule uses at the same time. */
-export async function play(schedule: Schedule, server: RedisServer, scope: Scope): Promise<Seen> {
-  const stage = await Stage.open(schedule, server, scope);
+export async function play(schedule: Schedule, server: RedisServer, scope: Scope, program?: string): Promise<Seen> {
+  const stage = await Stage.open(schedule, server, scope, program);
   return new Playing(schedule, stage).play();
 }

@@ -23,6 +23,8 @@ export type RouteRule = {
   readonly local: boolean;
   /** Followers of every gateway read the answer as it comes. */
   readonly streams: boolean;
+  /** Whoever waits is told the end by a push alone. */
+  readonly prompt: boolean;
   /** A longer answer is for those who read it already in its leader's gateway, and its key is free at that moment. */
   readonly maxSharedBytes: number;
   readonly leaseMs: number;
@@ -48,6 +50,7 @@ const BASE = {
   fingerprinted: false,
   local: false,
   streams: false,
+  prompt: false,
   maxSharedBytes: 8 * 1_048_576,
   leaseMs: LEASE_MS,
   waitMs: 0,
@@ -95,6 +98,13 @@ export const ROUTES: readonly RouteRule[] = [
   { ...COALESCE, name: 'fresh', yaml: `${WAITS}, keep: 0s` },
   { ...COALESCE, name: 'kept', keepMs: 400, yaml: `${WAITS}, keep: 400ms` },
   { ...COALESCE, name: 'elects', yaml: `${WAITS}, keep: 0s, onLeaderFailure: elect` },
+  // Nothing but a push ends a wait in time: neither the poll nor the end of a lease that was just renewed.
+  {
+    ...COALESCE,
+    name: 'prompt',
+    prompt: true,
+    yaml: `${BY_PATH}, identity: public, wait: { max: 3s, poll: 3s }, keep: 0s`,
+  },
   { ...COALESCE, name: 'strict', local: false, yaml: `${WAITS}, keep: 0s, onStoreDown: reject` },
   {
     ...COALESCE,
@@ -112,7 +122,13 @@ export const ROUTES: readonly RouteRule[] = [
     yaml: `${WAITS}, keep: 0s, stream: true, maxShared: 48KiB`,
   },
   { ...REPLAY, name: 'once', yaml: 'keep: 60s, unknownFor: 60s' },
-  { ...REPLAY, name: 'waits', waitMs: 2_000, yaml: 'keep: 60s, unknownFor: 60s, wait: { max: 2s, poll: 300ms }' },
+  {
+    ...REPLAY,
+    name: 'waits',
+    waitMs: 2_000,
+    refusals: [...REPLAY.refusals, 'wait-timeout'],
+    yaml: 'keep: 60s, unknownFor: 60s, wait: { max: 2s, poll: 300ms }',
+  },
   { ...REPLAY, name: 'freed', unknownForMs: 0, yaml: 'keep: 60s, onUnknown: release' },
   { ...REPLAY, name: 'short', keepMs: 1_000, unknownForMs: 1_000, yaml: 'keep: 1s, unknownFor: 1s' },
 ];

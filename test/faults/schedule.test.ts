@@ -23,21 +23,25 @@ t.test('every kind of schedule, of fault and of step comes up', async (t) => {
   const kinds = new Set(schedules.map(({ kind }) => kind));
   t.same([...kinds].sort(), ['calm', 'faults', 'forgets']);
   const faults = new Set(schedules.flatMap((schedule) => schedule.faults.map(({ kind }) => kind)));
-  t.equal(faults.size, 11);
+  t.equal(faults.size, 16);
+  t.same([...new Set(schedules.map(({ store }) => store))].sort(), ['cluster', 'sentinel', 'single']);
   const steps = new Set(
     schedules.flatMap((schedule) => Object.values(schedule.steps).flatMap((all) => all.map(({ kind }) => kind))),
   );
   t.equal(steps.size, 7);
 });
 
-t.test('only a schedule that forgets empties the store; a gateway is killed or stopped once', async (t) => {
-  for (const { kind, faults } of schedules) {
-    t.equal(
-      faults.some((fault) => fault.kind === 'flush'),
-      kind === 'forgets',
-    );
-    const broken = faults.flatMap((fault) => (fault.kind === 'kill' || fault.kind === 'stop' ? [fault.gateway] : []));
-    t.equal(new Set(broken).size, broken.length);
-    if (kind === 'calm') t.same(faults, []);
-  }
-});
+t.test(
+  'only a schedule that forgets empties the store, or has it drop something; a gateway is killed or stopped once',
+  async (t) => {
+    for (const { kind, faults } of schedules) {
+      t.equal(
+        faults.some((fault) => fault.kind === 'flush' || fault.kind === 'evict'),
+        kind === 'forgets',
+      );
+      const broken = faults.flatMap((fault) => (fault.kind === 'kill' || fault.kind === 'stop' ? [fault.gateway] : []));
+      t.equal(new Set(broken).size, broken.length);
+      if (kind === 'calm') t.same(faults, []);
+    }
+  },
+);

@@ -3,7 +3,8 @@
  * breaks.
  *
  * Invariants: pure, the same seed gives the same schedule; times are milliseconds from its beginning; a gateway is killed
- * or stopped at most once; only the kind `forgets` empties the store.
+ * or stopped at most once; only the kind `forgets` empties the store, or has it drop something; faults of the network to
+ * the store need the store that is one server.
  */
 
 import { Random } from '../support/random.js';
@@ -53,12 +54,23 @@ export type Fault = { readonly atMs: number } & (
   | { readonly kind: 'forget-scripts' }
   | { readonly kind: 'refuse-upstream'; readonly forMs: number }
   | { readonly kind: 'flush' }
+  /** Memory is short: the store drops what it likes. */
+  | { readonly kind: 'evict' }
+  /** The connections between this gateway and the upstream end. */
+  | { readonly kind: 'cut-upstream'; readonly gateway: number }
+  /** Between this gateway and the upstream nothing passes, and the connections are gone afterwards. */
+  | { readonly kind: 'black-hole-upstream'; readonly gateway: number; readonly forMs: number }
+  /** The primary is killed, and its replica takes over. */
+  | { readonly kind: 'fail-over' }
+  /** What is in some slots moves to other nodes of the cluster. */
+  | { readonly kind: 'move-slots' }
 );
 
 export type Schedule = {
   readonly seed: number;
   /** `calm`: nothing breaks but upstream calls. `forgets`: the store loses everything at times. */
   readonly kind: 'calm' | 'faults' | 'forgets';
+  readonly store: 'single' | 'sentinel' | 'cluster';
   readonly processes: number;
   readonly requests: readonly RequestPlan[];
   readonly faults: readonly Fault[];
@@ -74,6 +86,7 @@ const APART_MS = 300;
 const FAR_APART_MS = 1_200;
 /** Within a schedule most answers that come in pieces take longer than this. */
 const LONGEST_PAUSE_MS = 250;
+const NEEDS_PROXY: ReadonlySet<Fault['kind']> = new Set(['drop-reply', 'black-hole', 'slow-network', 'late-packet']);
 /** Keys of a route with `once` are used up by their first answer: new ones come up at this pace. */
 const EPOCH_MS = 300;
 
@@ -85,20 +98,25 @@ export function scheduleOf(seed: number): Schedule {
     [1, 'forgets'],
   ] as const);
   const processes = random.whole(2, 3);
+  const store = random.weighted([
+    [8, 'single'],
+    [1, 'sentinel'],
+    [1, 'cluster'],
+  ] as const);
   const requests = Array.from({ length: GROUPS }, () => groupOf(random, processes)).flat();
   const steps: Record<string, Step[]> = {};
   for (const { path, route } of requests) {
     const { streams } = ROUTES.find(({ name }) => name === route)!;
     steps[path] ??= Array.from({ length: STEPS }, () => (streams ? streamStepOf(random) : stepOf(random)));
   }
-  const faults = faultsOf(random, kind, processes);
+  const faults = faultsOf(random, kind, store, processes);
   for (const fault of faults) {
     if (fault.kind === 'kill' || fault.kind === 'stop' || (fault.kind === 'black-hole' && fault.forMs > LEASE_MS)) {
       requests.push(...chaseOf(random, fault, processes, steps));
     }
   }
   requests.sort((one, other) => one.atMs - other.atMs);
-  return { seed, kind, processes, requests, faults, steps };
+  return { seed, kind, store, processes, requests, faults, steps };
 }
 
 /** Some requests of one key, close together. */
@@ -216,7 +234,7 @@ function bytesOf(random: Random): number {
   ]);
 }
 
-function faultsOf(random: Random, kind: Schedule['kind'], processes: number): Fault[] {
+function faultsOf(random: Random, kind: Schedule['kind'], store: Schedule['store'], processes: number): Fault[] {
   if (kind === 'calm') return [];
   const whole = Array.from({ length: processes }, (_, gateway) => gateway);
   const faults: Fault[] = [];
@@ -236,13 +254,19 @@ function faultsOf(random: Random, kind: Schedule['kind'], processes: number): Fa
       [1, { atMs, kind: 'pause-store', forMs: random.chance(0.7) ? shortMs : longMs }],
       [1, { atMs, kind: 'forget-scripts' }],
       [2, { atMs, kind: 'refuse-upstream', forMs: shortMs }],
+      [1, { atMs, kind: 'cut-upstream', gateway }],
+      [1, { atMs, kind: 'black-hole-upstream', gateway, forMs: shortMs }],
     ]);
+    if (store !== 'single' && NEEDS_PROXY.has(fault.kind)) continue;
     if (fault.kind === 'kill' || fault.kind === 'stop') {
       if (!whole.includes(gateway)) continue;
       whole.splice(whole.indexOf(gateway), 1);
     }
     faults.push(fault);
   }
-  if (kind === 'forgets') faults.push({ atMs: random.whole(300, LENGTH_MS - 300), kind: 'flush' });
+  const atMs = random.whole(300, LENGTH_MS - 300);
+  if (kind === 'forgets') faults.push({ atMs, kind: random.pick(['flush', 'evict'] as const) });
+  else if (store === 'sentinel') faults.push({ atMs, kind: 'fail-over' });
+  else if (store === 'cluster') faults.push({ atMs, kind: 'move-slots' });
   return faults.sort((one, other) => one.atMs - other.atMs);
 }

@@ -81,6 +81,8 @@ export type Seen = {
   readonly troubles: readonly Trouble[];
   /** When the store was emptied. */
   readonly flushesMs: readonly number[];
+  /** When every gateway lost the connection that brings it pushes. */
+  readonly deafMs: readonly number[];
   readonly leftovers: readonly Leftover[];
   /** What a gateway did that none should: it ended by itself, or logged an error. */
   readonly oddities: readonly string[];

@@ -1,58 +1,63 @@
 /**
- * What a schedule is played on: a stub upstream, gateways as processes, each behind a proxy of its own to Redis, and the
- * means to break any of them.
+ * What a schedule is played on: a stub upstream, gateways as processes, each with proxies of its own to the upstream and
+ * to Redis, and the means to break any of them.
  *
  * Invariants: everything that is broken is noted as trouble, from before it begins until after it is whole again; a
  * gateway or a store that stands still without being told to (a machine that is busy) is noticed by probes and noted
  * too.
  */
 
-import { Redis } from 'ioredis';
-import { request } from '../support/client.js';
 import { delay, eventually, Gate } from '../support/gate.js';
 import { configOf, type Gateway, type Scope, startGateway } from '../support/gateway.js';
 import type { RedisServer } from '../support/redis.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { type StubUpstream, startUpstream } from '../support/upstream.js';
-import { LEASE_MS, routesYaml, UPSTREAM_MS } from './routes.js';
+import { leftoversOf } from './leftovers.js';
+import { type OpenTrouble, Probes } from './probes.js';
+import { routesYaml, UPSTREAM_MS } from './routes.js';
 import type { Fault, Schedule } from './schedule.js';
 import type { Leftover, Trouble } from './seen.js';
+import { openPlace, type StorePlace } from './store-place.js';
 
-const PROBE_EVERY_MS = 150;
-/** An answer that takes longer tells of a process that stood still. */
-const PROMPT_MS = { gateway: 200, store: 150, path: 150 };
-/** Our own timer comes as often, and this much late when the whole machine stood still. */
-const BEAT_MS = 50;
-const LATE_BEAT_MS = 150;
 /** How long a reply that is to be lost is waited for. */
 const REPLY_MS = 1_500;
+/** An answer that was written so shortly before may not have been read. */
+const RECENT_MS = 100;
+const EVICT_MS = 60;
+/** Longer than any schedule. */
+const SURPRISE_MS = 60_000;
 /** What no request contains. */
 const NEVER = `\u0000never\u0000`;
 /** Until a packet that comes late has been taken. */
 const TAKEN_MS = 50;
 
-type Open = { -readonly [Field in keyof Trouble]: Trouble[Field] };
-
 export class Stage {
   readonly troubles: Trouble[] = [];
   readonly flushesMs: number[] = [];
+  readonly deafMs: number[] = [];
   readonly #gateways: Gateway[] = [];
   readonly #all: Gateway[] = [];
-  readonly #proxies: TcpProxy[] = [];
-  readonly #probing = new Set<NodeJS.Timeout>();
+  readonly #toUpstream: TcpProxy[] = [];
+  readonly #probes: Probes;
 
   private constructor(
     readonly upstream: StubUpstream,
-    readonly server: RedisServer,
+    readonly place: StorePlace,
     readonly seed: number,
     readonly scope: Scope,
-  ) {}
+    readonly program: string | undefined,
+  ) {
+    this.#probes = new Probes((trouble) => this.troubles.push(trouble), scope);
+  }
 
-  static async open(schedule: Schedule, server: RedisServer, scope: Scope): Promise<Stage> {
-    const stage = new Stage(await startUpstream(scope), server, schedule.seed, scope);
-    for (let at = 0; at < schedule.processes; at += 1) stage.#proxies.push(await TcpProxy.start(scope, server.port));
-    await Promise.all(stage.#proxies.map((_, at) => stage.#start(at)));
-    stage.#probe();
+  /** `program`: path of the gateway's; undefined: the one that was built. */
+  static async open(schedule: Schedule, server: RedisServer, scope: Scope, program?: string): Promise<Stage> {
+    const [upstream, place] = await Promise.all([startUpstream(scope), openPlace(schedule, server, scope)]);
+    const stage = new Stage(upstream, place, schedule.seed, scope, program);
+    for (let at = 0; at < schedule.processes; at += 1)
+      stage.#toUpstream.push(await TcpProxy.start(scope, upstream.port));
+    await Promise.all(stage.#toUpstream.map((_, at) => stage.#start(at)));
+    stage.#probes.begin(place.primaries, stage.#gateways.length, (at) => stage.gateway(at).adminUrl);
     return stage;
   }
 
@@ -64,8 +69,11 @@ export class Stage {
     return this.#gateways[at]!;
   }
 
-  /** Breaks something, and mends it. `onUpstreamDown`: every call that runs is about to be cut off. */
-  async play(fault: Fault, onUpstreamDown: () => void): Promise<void> {
+  /**
+   * Breaks something, and mends it. `onUpstreamDown`: calls of that gateway that run, and answers that were written since
+   * then (monotonic), are lost, or are about to be.
+   */
+  async play(fault: Fault, onUpstreamDown: (gateway: number | 'all', sinceMs: number) => void): Promise<void> {
     const { kind } = fault;
     switch (kind) {
       case 'kill':
@@ -82,7 +90,7 @@ export class Stage {
         });
       case 'drop-reply':
         return this.#during(kind, fault.gateway, async () => {
-          const proxy = this.#proxies[fault.gateway]!;
+          const proxy = this.#toStore(fault.gateway);
           await Promise.race([proxy.loseReplyTo(`${this.prefix}:{`), delay(REPLY_MS)]);
           void proxy.loseReplyTo(NEVER);
         });
@@ -92,23 +100,50 @@ export class Stage {
         return this.#during(kind, fault.gateway, () => this.#network(fault));
       case 'pause-store':
         return this.#during(kind, 'all', async () => {
-          await this.server.command('CLIENT', 'PAUSE', fault.forMs, 'ALL');
+          await this.#each('CLIENT', 'PAUSE', fault.forMs, 'ALL');
           await delay(fault.forMs);
         });
       case 'kill-connections':
         // Without its pushes a gateway has to ask, which excuses nothing.
-        if (fault.of === 'pubsub') return void (await this.server.command('CLIENT', 'KILL', 'TYPE', fault.of));
-        return this.#during(kind, 'all', () => this.server.command('CLIENT', 'KILL', 'TYPE', fault.of));
+        if (fault.of === 'pubsub') {
+          this.deafMs.push(performance.now());
+          return this.#each('CLIENT', 'KILL', 'TYPE', fault.of);
+        }
+        return this.#during(kind, 'all', () => this.#each('CLIENT', 'KILL', 'TYPE', fault.of));
       case 'forget-scripts':
-        return void (await this.server.command('SCRIPT', 'FLUSH'));
+        return this.#each('SCRIPT', 'FLUSH');
       case 'flush':
         this.flushesMs.push(performance.now());
-        await this.#during(kind, 'all', () => this.server.command('FLUSHALL'));
+        await this.#during(kind, 'all', () => this.#each('FLUSHALL'));
         this.flushesMs.push(performance.now());
         return;
+      case 'evict':
+        this.flushesMs.push(performance.now());
+        await this.#during(kind, 'all', () => this.#evict());
+        this.flushesMs.push(performance.now());
+        return;
+      case 'fail-over':
+        return this.#during(kind, 'all', () => this.place.failOver());
+      case 'move-slots':
+        return this.#during(kind, 'all', () => this.place.moveSlots());
+      case 'cut-upstream':
+        return this.#during(kind, 'upstream', async () => {
+          onUpstreamDown(fault.gateway, performance.now() - RECENT_MS);
+          this.#toUpstream[fault.gateway]!.cut();
+        });
+      case 'black-hole-upstream':
+        return this.#during(kind, 'upstream', async () => {
+          const proxy = this.#toUpstream[fault.gateway]!;
+          const sinceMs = performance.now() - RECENT_MS;
+          proxy.blackHole = true;
+          await delay(fault.forMs);
+          onUpstreamDown(fault.gateway, sinceMs);
+          proxy.cut();
+          proxy.blackHole = false;
+        });
       case 'refuse-upstream':
         return this.#during(kind, 'upstream', async () => {
-          onUpstreamDown();
+          onUpstreamDown('all', performance.now() - RECENT_MS);
           await this.upstream.refuse();
           await delay(fault.forMs);
           await this.upstream.listen();
@@ -116,11 +151,10 @@ export class Stage {
     }
   }
 
-  /** Every gateway serves and has its store; what does not within 10 s is told. */
+  /** Every gateway serves and has its store; what does not when the store has had its time to heal is told. */
   async whole(): Promise<string[]> {
-    const ready = async (gateway: Gateway) => (await gateway.admin('/readyz').catch(() => null))?.status === 200;
     const told = this.#gateways.map((gateway, at) =>
-      eventually(`gateway ${at} being ready again`, () => ready(gateway)).then(
+      eventually(`gateway ${at} being ready again`, () => isReady(gateway), this.place.healsMs).then(
         () => [],
         (error: Error) => [error.message],
       ),
@@ -145,52 +179,71 @@ export class Stage {
   }
 
   /** What is in Redis under this schedule's prefix when no lease runs any more, or should; it is removed. */
-  async leftovers(): Promise<Leftover[]> {
-    const leased = `local t = redis.call('TIME')
-      for _, name in ipairs(redis.call('KEYS', ARGV[1])) do
-        if redis.call('TYPE', name).ok == 'hash' then
-          local fields = redis.call('HMGET', name, 's', 'l')
-          if fields[1] == 'f' and tonumber(fields[2]) > t[1] * 1000000 + t[2] then return 1 end
-        end
-      end
-      return 0`;
-    // A claim of the last requests may have been given up by a busy machine, and is paid back a little later.
-    const none = async () => (await this.server.command('EVAL', leased, 0, `${this.prefix}:*`)) === 0;
-    await eventually('no lease running', none, 2 * LEASE_MS).catch(() => {});
-    const look = `local all = {}
-      for _, name in ipairs(redis.call('KEYS', ARGV[1])) do
-        local fields = { false, false }
-        if redis.call('TYPE', name).ok == 'hash' then fields = redis.call('HMGET', name, 'r', 's') end
-        local ttl = redis.call('PTTL', name)
-        if ttl ~= -2 then all[#all + 1] = { name, fields[1] or '', fields[2] or '', ttl } end
-        redis.call('UNLINK', name)
-      end
-      return all`;
-    const all = (await this.server.command('EVAL', look, 0, `${this.prefix}:*`)) as [string, string, string, number][];
-    return all.map(([name, route, state, ttlMs]) => ({ name, route, state, ttlMs }));
+  leftovers(): Promise<Leftover[]> {
+    return leftoversOf(`${this.prefix}:*`, (...words) => this.#replies(...words));
+  }
+
+  /** Notes what the store did by itself: a server that was only slow was taken for dead, and nothing is promised. */
+  async noteSurprises(): Promise<void> {
+    if (!(await this.place.lostAServer().catch(() => true))) return;
+    const toMs = performance.now();
+    this.flushesMs.push(...Array.from({ length: SURPRISE_MS / 100 }, (_, at) => toMs - at * 100));
+    this.troubles.push({ what: 'slow', gateway: 'all', fromMs: toMs - SURPRISE_MS, toMs });
   }
 
   /** Ends the probes; what they still wait for is trouble until now. */
   close(): void {
-    for (const timer of this.#probing) clearInterval(timer);
+    this.#probes.end();
     const now = performance.now();
-    for (const trouble of this.troubles as Open[]) trouble.toMs = Math.min(trouble.toMs, now);
+    for (const trouble of this.troubles as OpenTrouble[]) trouble.toMs = Math.min(trouble.toMs, now);
+  }
+
+  /** Has every primary do it. */
+  async #replies(...words: readonly (string | number)[]): Promise<unknown[]> {
+    return Promise.all(this.place.primaries.map((server) => server.command(...words)));
+  }
+
+  /** The same to break it: one that is gone, or whose connections were just killed, is broken already. */
+  async #each(...words: readonly (string | number)[]): Promise<void> {
+    await Promise.all(this.place.primaries.map((server) => server.command(...words).catch(() => {})));
+  }
+
+  #toStore(gateway: number): TcpProxy {
+    const proxy = this.place.proxyOf(gateway);
+    if (proxy === null) throw new Error('this store has no network of a gateway that could be broken');
+    return proxy;
+  }
+
+  /** For a moment there is room for nothing. */
+  async #evict(): Promise<void> {
+    await this.#each('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-random', 'maxmemory', 1);
+    await delay(EVICT_MS);
+    await this.#each('CONFIG', 'SET', 'maxmemory', 0, 'maxmemory-policy', 'noeviction');
   }
 
   async #start(at: number): Promise<void> {
-    const url = `redis://127.0.0.1:${this.#proxies[at]!.port}`;
     const secret = secretOf(this.seed, at);
-    const store = `{ kind: redis, url: "${url}", prefix: ${this.prefix}, commandTimeout: 300ms${secret} }`;
+    const store = `{ kind: redis, ${this.place.yaml(at)}, prefix: ${this.prefix}, commandTimeout: 300ms${secret} }`;
     const { connect, headers, body } = UPSTREAM_MS;
     const timeouts = `{ connect: ${connect}ms, headers: ${headers}ms, body: ${body}ms }`;
-    const config = configOf({ upstream: this.upstream.url, store, timeouts, routes: routesYaml() });
-    const gateway = await startGateway(this.scope, { config });
+    const config = configOf({
+      upstream: `http://127.0.0.1:${this.#toUpstream[at]!.port}`,
+      store,
+      timeouts,
+      routes: routesYaml(),
+    });
+    const gateway = await startGateway(this.scope, {
+      config,
+      ...(this.program === undefined ? {} : { program: this.program }),
+    });
     this.#gateways[at] = gateway;
     this.#all.push(gateway);
+    // Before it has its store, which on a busy machine takes a while, it says so and promises nothing.
+    await eventually('a new gateway being ready', () => isReady(gateway)).catch(() => {});
   }
 
   async #during(what: string, gateway: Trouble['gateway'], run: () => Promise<unknown>): Promise<void> {
-    const trouble: Open = { what, gateway, fromMs: performance.now(), toMs: Number.POSITIVE_INFINITY };
+    const trouble: OpenTrouble = { what, gateway, fromMs: performance.now(), toMs: Number.POSITIVE_INFINITY };
     this.troubles.push(trouble);
     await run();
     trouble.toMs = performance.now();
@@ -201,7 +254,7 @@ export class Stage {
     gateway,
     forMs,
   }: Fault & { kind: 'black-hole' | 'slow-network' | 'late-packet' }): Promise<void> {
-    const proxy = this.#proxies[gateway]!;
+    const proxy = this.#toStore(gateway);
     if (kind === 'black-hole') {
       proxy.blackHole = true;
       await delay(forMs);
@@ -221,44 +274,10 @@ export class Stage {
       proxy.cut();
     }
   }
+}
 
-  #probe(): void {
-    let lastMs = performance.now();
-    const beat = setInterval(() => {
-      const now = performance.now();
-      if (now - lastMs > BEAT_MS + LATE_BEAT_MS) {
-        this.troubles.push({ what: 'slow', gateway: 'all', fromMs: lastMs, toMs: now });
-      }
-      lastMs = now;
-    }, BEAT_MS);
-    this.#probing.add(beat);
-    const client = new Redis({ port: this.server.port, host: '127.0.0.1', disconnectTimeout: 50 });
-    client.on('error', () => {});
-    this.scope.teardown(() => client.disconnect());
-    this.#watch('slow', 'all', PROMPT_MS.store, () => client.ping());
-    for (const at of this.#proxies.keys()) {
-      const ask = (path: string) => () => request(this.gateway(at).adminUrl, { path });
-      this.#watch('slow', at, PROMPT_MS.gateway, ask('/livez'));
-      // The way of a request: over the connection to the store, and to the upstream. Many short delays are a long one.
-      this.#watch('slow-path', at, PROMPT_MS.path, ask('/readyz'));
-    }
-  }
-
-  #watch(what: string, gateway: number | 'all', promptMs: number, ask: () => Promise<unknown>): void {
-    let asking = false;
-    const timer = setInterval(async () => {
-      if (asking) return;
-      asking = true;
-      const fromMs = performance.now();
-      const late: Open = { what, gateway, fromMs, toMs: Number.POSITIVE_INFINITY };
-      const noting = setTimeout(() => this.troubles.push(late), promptMs);
-      await ask().catch(() => {});
-      clearTimeout(noting);
-      late.toMs = performance.now();
-      asking = false;
-    }, PROBE_EVERY_MS);
-    this.#probing.add(timer);
-  }
+async function isReady(gateway: Gateway): Promise<boolean> {
+  return (await gateway.admin('/readyz').catch(() => null))?.status === 200;
 }
 
 /** Every third schedule has no secret, every third one, and every third is in the middle of its rotation. */

@@ -10,6 +10,7 @@ import { check } from './check.js';
 import { play } from './play.js';
 import { type Schedule, scheduleOf } from './schedule.js';
 import type { Seen } from './seen.js';
+import { faultOf, pathsOf, shrink } from './shrink.js';
 import { callText, viewText } from './world.js';
 
 const LANES = 2;
@@ -26,18 +27,28 @@ export function againText(seed: number): string {
   return `SEED=${seed} COUNT=1 npm run test:faults`;
 }
 
+/** How a schedule that was shortened, and so follows from no seed any more, is run again. */
+export function shortenedText(schedule: Schedule): string {
+  return `SCHEDULE='${JSON.stringify(schedule)}' npm run test:faults`;
+}
+
+/** Reads what `shortenedText` wrote. */
+export function scheduleFrom(text: string): Schedule {
+  return JSON.parse(text) as Schedule;
+}
+
 /** A schedule in a line. */
 export function summaryOf({ schedule, seen, violations }: Verdict): string {
-  const { seed, kind, processes, faults } = schedule;
+  const { seed, kind, store, processes, faults } = schedule;
   const broken = faults.map((fault) => `${fault.kind}@${fault.atMs}`).join(' ');
   const slow = seen.troubles.filter(({ what }) => what.startsWith('slow')).length;
   const counts = `${seen.views.length} requests, ${seen.executions.length} calls`;
-  return `schedule ${seed}: ${kind}, ${processes} processes, ${counts}, [${broken}], stood still ${slow}, ${violations.length} violations`;
+  return `schedule ${seed}: ${kind}, ${store}, ${processes} processes, ${counts}, [${broken}], stood still ${slow}, ${violations.length} violations`;
 }
 
 /** What happened to the keys of which a violation tells, in order of time. */
 export function timelinesOf({ seen, violations }: Verdict): string[] {
-  const paths = new Set(violations.flatMap((violation) => /^(\/[\w-]+\/[\w-]+):/.exec(violation)?.[1] ?? []));
+  const paths = pathsOf(violations);
   const troubles = seen.troubles.map(({ what, gateway, fromMs, toMs }) => ({
     atMs: fromMs,
     text: `trouble: ${what} of ${gateway} until ${Math.round(toMs)} ms`,
@@ -55,13 +66,22 @@ export function timelinesOf({ seen, violations }: Verdict): string[] {
   });
 }
 
-/** Schedules with the seeds `base`, `base + 1` …; each verdict is told when it is there. */
-export async function runSchedules(base: number, count: number, tell: (verdict: Verdict) => void): Promise<void> {
-  let next = 0;
-  const lanes = Array.from({ length: Math.min(LANES, count) }, async () => {
+export type TrialOptions = {
+  /** Path of the gateway's program; undefined: the one that was built. */
+  readonly program?: string | undefined;
+  /** Told of each verdict when it is there. `enough`: no further schedule is begun. */
+  readonly tell: (verdict: Verdict) => 'enough' | undefined;
+};
+
+/** Plays and judges them all, each once. */
+export async function runSchedules(schedules: readonly Schedule[], { program, tell }: TrialOptions): Promise<void> {
+  const left = [...schedules];
+  const lanes = Array.from({ length: Math.min(LANES, left.length) }, async () => {
     const server = await startRedis();
     try {
-      while (next < count) tell(await verdictOf(scheduleOf(base + next++), server));
+      for (let next = left.shift(); next !== undefined; next = left.shift()) {
+        if (tell(await verdictOf(next, server, program)) === 'enough') left.length = 0;
+      }
     } finally {
       await server.stop();
     }
@@ -69,11 +89,38 @@ export async function runSchedules(base: number, count: number, tell: (verdict: 
   await Promise.all(lanes);
 }
 
-async function verdictOf(schedule: Schedule, server: RedisServer): Promise<Verdict> {
+/**
+ * A shorter schedule that fails alike, and what was seen of it; the same one when none was found in time. Whatever is
+ * tried is played as often as there are lanes, for it may fail only now and then.
+ */
+export async function shortened(verdict: Verdict, forMs: number, program?: string): Promise<Verdict> {
+  const servers = await Promise.all(Array.from({ length: LANES }, () => startRedis()));
+  const failed = new Map<Schedule, Verdict>();
+  const failures = async (schedule: Schedule): Promise<ReadonlySet<string>> => {
+    const verdicts = await Promise.all(servers.map((server) => verdictOf(schedule, server, program)));
+    for (const one of verdicts) if (one.violations.length > 0) failed.set(schedule, one);
+    return new Set(verdicts.flatMap(({ violations }) => violations.map(faultOf)));
+  };
+  try {
+    const untilMs = performance.now() + forMs;
+    const shortest = await shrink(verdict.schedule, verdict.violations, { failures, untilMs });
+    return failed.get(shortest) ?? verdict;
+  } finally {
+    await Promise.all(servers.map((server) => server.stop()));
+  }
+}
+
+/** Those with the seeds `base`, `base + 1` … */
+export function schedulesFrom(base: number, count: number): Schedule[] {
+  return Array.from({ length: count }, (_, at) => scheduleOf(base + at));
+}
+
+/** Plays and judges one. */
+export async function verdictOf(schedule: Schedule, server: RedisServer, program?: string): Promise<Verdict> {
   const ends: (() => void | Promise<void>)[] = [];
   const scope: Scope = { teardown: (end) => void ends.push(end), passing: () => true, comment: () => {} };
   try {
-    const seen = await play(schedule, server, scope);
+    const seen = await play(schedule, server, scope, program);
     return { schedule, seen, violations: check(seen) };
   } finally {
     for (const end of ends.reverse()) await end();

@@ -5,11 +5,20 @@
  */
 
 import { ROUTES, type RouteRule } from './routes.js';
-import type { Execution, Seen, View } from './seen.js';
+import type { Execution, Seen, Trouble, View } from './seen.js';
 
 /** After a trouble its effects go on for so long: reconnecting, a settlement that is tried again. */
 const AFTERMATH_MS = 600;
-const STANDSTILLS: readonly string[] = ['kill', 'stop', 'slow', 'refuse-upstream'];
+/** Two renewals of every route come at this distance, and the lease bears the loss of one. */
+const UNRENEWED_MS = 300;
+const STANDSTILLS: readonly string[] = [
+  'kill',
+  'stop',
+  'slow',
+  'refuse-upstream',
+  'cut-upstream',
+  'black-hole-upstream',
+];
 
 export class World {
   readonly #views = new Map<string, View>();
@@ -61,6 +70,21 @@ export class World {
     );
   }
 
+  /**
+   * Whether something was broken between the two that may have kept this gateway from renewing a lease until it had
+   * passed. What merely stood still, unasked, has to have done so for long enough in all.
+   */
+  mayLoseLease(gateway: number | null, fromMs: number, toMs: number): boolean {
+    const there = this.seen.troubles.filter(
+      (trouble) =>
+        (trouble.gateway === 'all' || trouble.gateway === gateway) &&
+        trouble.fromMs <= toMs &&
+        trouble.toMs + AFTERMATH_MS >= fromMs,
+    );
+    if (there.some(({ what }) => !what.startsWith('slow'))) return true;
+    return lengthOf(there, fromMs, toMs) >= UNRENEWED_MS;
+  }
+
   /** Whether any gateway was killed or stopped between the two, or may have sent what the upstream did not get to read. */
   stoodStill(fromMs: number, toMs: number): boolean {
     return this.seen.troubles.some(
@@ -73,6 +97,11 @@ export class World {
     return this.seen.flushesMs.some((atMs) => atMs >= fromMs && atMs <= toMs);
   }
 
+  /** Whether a push may have been lost between the two because its connections were. */
+  deaf(fromMs: number, toMs: number): boolean {
+    return this.seen.deafMs.some((atMs) => atMs + AFTERMATH_MS >= fromMs && atMs <= toMs);
+  }
+
   #of(path: string): { executions: Execution[]; views: View[] } {
     let there = this.#byPath.get(path);
     if (there === undefined) {
@@ -81,6 +110,16 @@ export class World {
     }
     return there;
   }
+}
+
+/** How long some of them lasted between the two, each moment counted once. */
+function lengthOf(troubles: readonly Trouble[], sinceMs: number, endMs: number): number {
+  let [lengthMs, untilMs] = [0, sinceMs];
+  for (const { fromMs, toMs } of [...troubles].sort((one, other) => one.fromMs - other.fromMs)) {
+    lengthMs += Math.max(0, Math.min(toMs, endMs) - Math.max(fromMs, untilMs));
+    untilMs = Math.max(untilMs, toMs);
+  }
+  return lengthMs;
 }
 
 export function ruleOf(route: string): RouteRule {

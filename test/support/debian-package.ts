@@ -41,7 +41,8 @@ export async function programOf({ name, programs, packages, path }: Wanted): Pro
   return { path: join(root, path), env, root };
 }
 
-function onPath(name: string): string | null {
+/** Path of a program that is installed; null: none is. */
+export function onPath(name: string): string | null {
   const { PATH = '' } = process.env;
   for (const folder of PATH.split(delimiter)) {
     const path = join(folder, name);

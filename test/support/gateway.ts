@@ -143,6 +143,17 @@ export class Samples {
   }
 }
 
+export type GatewayOptions = {
+  readonly config: string;
+  readonly env?: Readonly<Record<string, string>>;
+  /** Path of the built program. Default: the one that was built. */
+  readonly program?: string;
+  /** A file that has it already, and that the test may change. */
+  readonly file?: string;
+  /** Options of Node with which it is started, and nothing that a test runner adds to programs that tests start. */
+  readonly alone?: readonly string[];
+};
+
 export class Gateway {
   /** Origin of the data listener. */
   url = '';
@@ -157,11 +168,11 @@ export class Gateway {
   readonly #listening = new Gate();
   #stopping = false;
 
-  constructor({ config, env = {}, file: existing, alone }: GatewayOptions) {
+  constructor({ config, env = {}, file: existing, program = PROGRAM, alone }: GatewayOptions) {
     const folder = mkdtempSync(join(tmpdir(), 'oneflight-'));
     const file = existing ?? join(folder, 'gateway.yaml');
     if (existing === undefined) writeFileSync(file, config);
-    const start = [PROGRAM, 'start', '-c', file];
+    const start = [program, 'start', '-c', file];
     const stdio: ['ignore', 'pipe', 'pipe'] = ['ignore', 'pipe', 'pipe'];
     this.#child =
       alone === undefined
@@ -291,15 +302,6 @@ export class Gateway {
     if (this.url !== '' && (this.adminUrl !== '' || !admin)) this.#listening.open();
   }
 }
-
-export type GatewayOptions = {
-  readonly config: string;
-  readonly env?: Readonly<Record<string, string>>;
-  /** A file that has it already, and that the test may change. */
-  readonly file?: string;
-  /** Options of Node with which it is started, and nothing that a test runner adds to programs that tests start. */
-  readonly alone?: readonly string[];
-};
 
 /** Starts a gateway that ends with the test. When the test failed, what the process wrote is shown. */
 export async function startGateway(t: Scope, options: GatewayOptions): Promise<Gateway> {
