@@ -3,9 +3,9 @@
  *
  * What is relayed makes them faster: how the flight ended, and the whole of its response, they learn by its settlement. So
  * every adapter may lose pieces, as long as those that arrive are of the flight that was asked for, in order, without a
- * gap before them, and each once; proved by redis-relay.test.ts and parent-store.test.ts in test/store. Only a response that turns out too large for
- * others has no other way: for those who read it already its pieces go on beyond the flight, and none of them is let go
- * before they have it, or were told that it is lost.
+ * gap before them, and each once; proved by redis-relay.test.ts and parent-store.test.ts in test/store. Only a response
+ * that turns out too large for others has no other way: for those who read it already its pieces go on beyond the flight,
+ * and none of them is let go before they have it, or were told that it is lost.
  */
 
 import type { FlightRef, Held, Lease } from '../core/claim.js';
