@@ -155,8 +155,8 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
       readiness,
       flights: {
         store,
-        keepMsOf: (route) => generations.keepMsOf(route),
-        isRule: (name) => generations.isRule(name),
+        keepMsOf: (route) => generations.rules.keepMsOf(route),
+        isRule: (name) => generations.rules.isRule(name),
         audit: (did, entry) => log.warn(entry, `${did} by an operator`),
       },
       reload,

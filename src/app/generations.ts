@@ -10,12 +10,9 @@ import { isSame } from '../config/changes.js';
 import type { Config, UpstreamConfig } from '../config/config.js';
 import { addressOf } from '../config/resolve-upstream.js';
 import { compileRules } from '../core/match.js';
-import type { Rule } from '../core/rule.js';
 import type { Generation } from '../exchange/generation.js';
 import type { Upstream } from '../upstream/upstream.js';
-
-/** Rules that are gone may still have keys in the store: of so many it is remembered how long they kept. */
-const MOST_FORMER = 10_000;
+import { KnownRules } from './known-rules.js';
 
 export type GenerationsOptions = {
   /** Makes an upstream that rules name. */
@@ -41,11 +38,12 @@ export class Generations {
   /** Upstreams that have not ended, those of earlier generations among them. */
   readonly #live = new Set<Upstream>();
   #present: Present;
-  /** How long rules that are gone kept responses, ms. */
-  readonly #former = new Map<string, number | null>();
+  /** What operators know of the rules. */
+  readonly rules: KnownRules;
 
   constructor(config: Config, options: GenerationsOptions) {
     this.#options = options;
+    this.rules = new KnownRules(config.rules);
     this.#present = this.#make(config, NONE, NONE);
   }
 
@@ -76,18 +74,8 @@ export class Generations {
     // Checked before anything is sent there.
     for (const { upstream } of next.upstreams.values()) if (!had.has(upstream)) upstream.open();
     this.#present = next;
-    this.#remember(before.config.rules, config.rules);
+    this.rules.replace(config.rules);
     for (const upstream of had) if (!used.has(upstream)) this.#retire(upstream);
-  }
-
-  /** How long the rule of that name keeps a response, ms, or did while there was one; null: it keeps none. */
-  keepMsOf(route: string): number | null {
-    const rule = this.config.rules.find(({ name }) => name === route);
-    return rule === undefined ? (this.#former.get(route) ?? null) : keepMsOfRule(rule);
-  }
-
-  isRule(name: string): boolean {
-    return this.config.rules.some((rule) => rule.name === name);
   }
 
   /** Cuts every running exchange, whatever its generation. */
@@ -143,15 +131,6 @@ export class Generations {
   #retire(upstream: Upstream): void {
     upstream.retire(() => this.#live.delete(upstream));
   }
-
-  #remember(before: readonly Rule[], after: readonly Rule[]): void {
-    for (const rule of before) this.#former.set(rule.name, keepMsOfRule(rule));
-    for (const { name } of after) this.#former.delete(name);
-    for (const name of this.#former.keys()) {
-      if (this.#former.size <= MOST_FORMER) return;
-      this.#former.delete(name);
-    }
-  }
 }
 
 function required<T>(made: ReadonlyMap<string, T>, name: string): T {
@@ -189,10 +168,4 @@ function elsewhereLike(like: UpstreamConfig, name: string, origin: string): Upst
 
 function placeOf(upstream: string, origin: string): string {
   return `${upstream} ${origin}`;
-}
-
-/** How long a rule keeps a response that an operator gives for it, ms; null when it keeps none. */
-export function keepMsOfRule({ policy }: Rule): number | null {
-  if (policy.kind === 'replay') return policy.keepMs;
-  return policy.kind === 'coalesce' && policy.keep.kind === 'fixed' ? policy.keep.keepMs : null;
 }

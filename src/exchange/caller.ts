@@ -26,6 +26,7 @@ import type { OtherName } from '../store/store.js';
 import type { Upstream } from '../upstream/upstream.js';
 import { type ClientRequest, type ClientResponse, isStreamed } from './client-side.js';
 import type { Generation } from './generation.js';
+import { isRepeatable, prepare, prepared, sendWhole } from './prepared.js';
 import { reset } from './tunnel.js';
 
 const NOTHING = Buffer.alloc(0);
@@ -331,6 +332,8 @@ export class Caller {
     write: () => void = () => this.end(response.content, response.trailers),
   ): void {
     if (this.gone || this.begun) return;
+    const isPlain = ageMs === null && added.length === 0 && outcome.kind === 'collapsed';
+    if (isPlain && this.#giveAgain(response, outcome)) return;
     let fields: string[] = [...response.fields];
     for (let i = 0; i < added.length; i += 2) fields = withoutField(fields, (added[i] as string).toLowerCase());
     fields.push(...added);
@@ -343,8 +346,19 @@ export class Caller {
       fields = [...withoutField(fields, 'trailer'), 'Content-Length', String(response.content.length)];
     }
     this.#begin(response.status, response.reason, fields, outcome);
+    if (isPlain && isRepeatable(this.req, this.#res, response)) prepare(this.#res, response);
     if (bodiless) this.end(null, response.trailers);
     else write();
+  }
+
+  /** Gives the bytes that the one before it was given, where they would be the same. */
+  #giveAgain(response: SharedResponse, outcome: Outcome): boolean {
+    if (prepared?.response !== response || !isRepeatable(this.req, this.#res, response)) return false;
+    this.#outcome = outcome;
+    this.#status = response.status;
+    if (this.role === 'follower') this.#endWait();
+    sendWhole(this.#res, prepared);
+    return true;
   }
 
   /** Answers with one of the gateway's own messages. */

@@ -9,7 +9,7 @@
 import cluster from 'node:cluster';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
-import { keepMsOfRule } from '../app/generations.js';
+import { KnownRules } from '../app/known-rules.js';
 import { tellOfReload } from '../app/telling.js';
 import { type Gateway, openableStore } from '../app.js';
 import type { Config } from '../config/config.js';
@@ -69,12 +69,14 @@ class Parent {
   readonly #figures = new WorkerFigures();
   readonly #memory: MemoryStore;
   readonly #reloading: Reloading;
+  readonly #rules: KnownRules;
   #store: Store | null = null;
   #admin: Admin | null = null;
 
   constructor(config: Config, count: number, options: ParentOptions) {
     const { log, source } = options;
     this.#config = config;
+    this.#rules = new KnownRules(config.rules);
     this.#options = options;
     const budget = new MemoryBudget(memoryShares(config, count).storeBytes);
     this.#memory = new MemoryStore({ budget, relay: new MemoryRelay(budget) });
@@ -153,11 +155,8 @@ class Parent {
       readiness: () => this.#readiness(),
       flights: {
         store,
-        keepMsOf: (route) => {
-          const rule = this.#config.rules.find(({ name }) => name === route);
-          return rule === undefined ? null : keepMsOfRule(rule);
-        },
-        isRule: (name) => this.#config.rules.some((rule) => rule.name === name),
+        keepMsOf: (route) => this.#rules.keepMsOf(route),
+        isRule: (name) => this.#rules.isRule(name),
         audit: (did, entry) => log.warn(entry, `${did} by an operator`),
       },
       reload: () => this.#reload(),
@@ -216,6 +215,7 @@ class Parent {
       );
       worker.kill();
     }
+    this.#rules.replace(next.rules);
     log.level = next.log.level;
   }
 
