@@ -55,8 +55,8 @@ export type Gateway = {
   take(config: Config): Promise<void>;
   readiness(): Promise<Readiness>;
   figures(): Promise<Figures>;
-  /** Is not ready for `drain.delay`, then stops accepting, lets flights end within `drain`, settles the rest, and closes everything. */
-  close(): Promise<void>;
+  /** Is not ready for `drain.delay`, but where it stops `at-once`; then stops accepting, lets flights end within `drain`, settles the rest, and closes everything. */
+  close(how?: 'announced' | 'at-once'): Promise<void>;
 };
 
 /** Starts a gateway. Rejects when a listener cannot be bound; a store that cannot be reached is no reason not to start. */
@@ -184,12 +184,12 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
       take: swap,
       readiness,
       figures: () => metrics.figures(),
-      close: async () => {
+      close: async (how = 'announced') => {
         reloading?.stop();
         isStopping = true;
         const { drainDelayMs, drainMs } = generations.config;
         // Load balancers need a moment to see it; what they still send is served.
-        if (drainDelayMs > 0) await new Promise((resolve) => setTimeout(resolve, drainDelayMs));
+        if (how === 'announced' && drainDelayMs > 0) await new Promise((resolve) => setTimeout(resolve, drainDelayMs));
         await stop(listener, leaders, turns, reconciler, drainMs, log);
         await closeAdapters();
       },

@@ -128,10 +128,10 @@ function isNamed(name: string, pattern: string): boolean {
 
 function isOfKind(path: string, kind: 'file' | 'folder'): boolean {
   try {
-    const facts = statSync(path);
-    return kind === 'file' ? facts.isFile() : facts.isDirectory();
+    return statSync(path).isDirectory() === (kind === 'folder');
   } catch {
-    return false;
+    // A link that leads nowhere has a name that is meant: what is lost behind it must not be lost in silence.
+    return kind === 'file';
   }
 }
 

@@ -151,7 +151,8 @@ export class RelayingReader implements RecordingReader {
     this.#unread.push({ index: piece.index, bytes: piece.bytes.length });
     this.#unreadBytes += piece.bytes.length;
     await this.#inTime(() => this.#sendOnce(piece));
-    if (!recording.outgrown) return;
+    // Nobody may read any more by now: signs of life would go on for ever.
+    if (!recording.outgrown || this.gone) return;
     this.#signs ??= setInterval(() => this.#giveSign(), SIGN_MS);
     if (this.#unreadBytes > WINDOW_BYTES) await this.#waitForSlowest();
   }

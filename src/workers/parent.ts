@@ -33,7 +33,7 @@ const PROGRAM = fileURLToPath(new URL('./worker-process.js', import.meta.url));
 /** Longest wait for the readiness and the figures of a worker. */
 const LOOK_MS = 1_500;
 /** The same for a reload, for which new upstreams may have to be looked at. */
-const RELOAD_MS = 30_000;
+const RELOAD_MS = 10_000;
 /** Time beyond the drain in which a worker that can has ended. */
 const DRAIN_MARGIN_MS = 10_000;
 
@@ -193,7 +193,7 @@ class Parent {
 
   async #reload(): Promise<ReloadResult> {
     // What each reads for itself: a bad line elsewhere is no reason to let a certificate expire.
-    await this.#askAll({ kind: 'reload' }, RELOAD_MS);
+    await this.#askAll({ kind: 'reload' }, LOOK_MS);
     return this.#reloading.reload();
   }
 

@@ -35,7 +35,7 @@ process.on('message', (order: Order) => {
       void answer(order.id, order.asked);
       return;
     case 'drain':
-      void leave();
+      void leave('asked');
   }
 });
 
@@ -44,7 +44,7 @@ cluster.worker?.on('error', () => {});
 cluster.worker?.on('disconnect', () => {
   // Without this word Node ends the process at once, and with it what is in progress.
   if (cluster.worker !== undefined) cluster.worker.exitedAfterDisconnect = true;
-  void leave();
+  void leave('alone');
 });
 
 void say({ kind: 'here' });
@@ -62,7 +62,7 @@ async function begin({
   try {
     const inParent = config.store.kind === 'memory';
     // Without it a worker is of no use, even if its parent lives.
-    const onGone = (): void => void leave();
+    const onGone = (): void => void leave('alone');
     const store = inParent
       ? { store: new ParentStore(new Socket({ fd: STORE_FD, readable: true, writable: true }), onGone) }
       : {};
@@ -100,11 +100,12 @@ function ask({ gateway, share }: Serving, asked: Asked): Promise<unknown> {
   }
 }
 
-async function leave(): Promise<void> {
+/** `alone`: without the parent. Whoever is started in its place needs the port at once. */
+async function leave(how: 'asked' | 'alone'): Promise<void> {
   if (stage === 'leaving') return;
   stage = 'leaving';
   const serving = await starting;
-  await serving?.gateway.close();
+  await serving?.gateway.close(how === 'alone' ? 'at-once' : 'announced');
   if (serving !== null) await tellFigures(serving.gateway);
   // Not left to the event loop: after a drain nothing that is still open may keep the process alive.
   process.exit();

@@ -83,6 +83,17 @@ t.test('a file that is commented out adds nothing; a pattern that matches nothin
   t.equal(result.warnings.length, 1);
 });
 
+t.test('what a pattern names and nobody can read is an error: its rules are not lost in silence', async (t) => {
+  const folder = t.testdir({
+    'gateway.yaml': `${API}include: [ "routes/*.yaml" ]\n`,
+    routes: { 'a.yaml': routes('a'), 'b.yaml': t.fixture('symlink', '../gone/b.yaml'), 'folder.yaml': {} },
+  });
+  const result = loadConfig(join(folder, 'gateway.yaml'), {});
+  t.equal(result.kind, 'invalid');
+  t.match(result.kind === 'invalid' && result.errors, [{ path: 'include[0]', expected: /routes\/b\.yaml/ }]);
+  t.equal(result.kind === 'invalid' && result.errors.length, 1, 'a folder is none');
+});
+
 t.test('a pattern that meets the file itself does not mean it', async (t) => {
   const files = { 'gateway.yaml': `include: ["*.yaml"]\n${API}`, 'more.yaml': routes('more') };
   t.same(

@@ -385,7 +385,8 @@ t.test('a worker that is killed', async (t) => {
 
 t.test('workers whose parent is killed end what is in progress, accept nothing more, and go', async (t) => {
   const upstream = await startUpstream(t);
-  const gateway = await startWorkers(t, upstream, 2);
+  // The delay is for load balancers that see somebody go; who takes the parent's place needs the port.
+  const gateway = await startWorkers(t, upstream, 2, { more: 'drain: { delay: 1m, timeout: 30s }' });
   const held = upstream.holds('/unmatched');
   const running = gateway.request({ path: '/unmatched' });
   await held.arrived(1);
