@@ -188,10 +188,29 @@ export class RedisCluster {
     }
   }
 
+  /** Resolves when every node has heard of it. */
   async endMove(slot: number, from: RedisServer, to: RedisServer): Promise<void> {
     const id = String(await to.command('CLUSTER', 'MYID'));
     await to.command('CLUSTER', 'SETSLOT', slot, 'NODE', id);
     await from.command('CLUSTER', 'SETSLOT', slot, 'NODE', id);
+    // A node that gets a slot back takes a new epoch only when it knows of a larger one than its own: moved back before
+    // that was heard, an older message of the other takes the slot away from it, and then nobody has it for good.
+    await eventually('the move is known to all', () => this.#sameEpochs(), PROMPT_MS);
+  }
+
+  /** Whether all nodes that run say the same epochs, each primary's its own. */
+  async #sameEpochs(): Promise<boolean> {
+    const views = new Set<string>();
+    for (const node of this.all) {
+      const lines = String(await node.command('CLUSTER', 'NODES'))
+        .trim()
+        .split('\n');
+      const primaries = lines.map((line) => line.split(' ')).filter(([, , flags]) => flags?.includes('master'));
+      const epochs = primaries.map(([id, , , , , , epoch]) => [id, epoch]);
+      if (new Set(epochs.map(([, epoch]) => epoch)).size < epochs.length) return false;
+      views.add(JSON.stringify(epochs.sort()));
+    }
+    return views.size === 1;
   }
 
   async move(slot: number, from: RedisServer, to: RedisServer): Promise<void> {
