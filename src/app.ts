@@ -66,13 +66,13 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   const observer = watchExchange(metrics, log);
   const budget = new MemoryBudget(config.store.maxMemoryBytes);
   const local = new MemoryStore({ budget });
-  const store = metrics.watch(options.store ?? (await openableStore(config.store, local, log)));
+  const store = metrics.store.watch(options.store ?? (await openableStore(config.store, local, log)));
   const identity = { pseudonym: pseudonymOf(config) };
   const generations = new Generations(config, {
     makeUpstream: (upstream) => new Upstream(upstream, watchUpstream(upstream.name, metrics, log), identity),
     makeAsked: (upstream) => new Upstream(upstream, () => {}, identity),
   });
-  metrics.show(() => generations.upstreams);
+  metrics.upstreams.show(() => generations.upstreams);
   const reconciler = new Reconciler({ observer });
   const leaders = new Leaders({ observer, budget });
   const flights = new Flights({ store, local, leaders, observer, reconciler, newFlightId });
@@ -122,7 +122,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     listener.allow(next.limits, next.requestId.trust);
     log.level = next.log.level;
     leaders.keepLatenciesOf(new Set(next.rules.map(({ name }) => name)));
-    await metrics.forgetUpstreams().catch(observer.failed);
+    await metrics.upstreams.forgetGone().catch(observer.failed);
   };
   const reloading =
     source === null

@@ -8,6 +8,7 @@ import './cli/young-objects.js';
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError, InvalidArgumentError } from 'commander';
 import { FAILED, USAGE } from './cli/exit-code.js';
+import { listenForSignals } from './cli/signals.js';
 
 const { env } = process;
 const write = (text: string): void => void process.stdout.write(text);
@@ -45,8 +46,9 @@ async function run(argv: readonly string[]): Promise<number> {
     .option(...CONFIG)
     .action(
       action(async ({ config }: ConfigOption) => {
+        const signals = listenForSignals();
         const { start } = await import('./cli/start.js');
-        return start({ config, version, env, writeError });
+        return start({ config, version, env, writeError, signals });
       }),
     );
   program

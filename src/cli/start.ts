@@ -1,9 +1,8 @@
 /**
  * `oneflight start`: the gateway as a process.
  *
- * Invariants: nothing listens before the configuration is known to be good; the first SIGTERM or SIGINT drains, a second
- * one ends at once; SIGHUP never ends the process; the lines that say where it listens are written at every log level but `silent`, as whoever started
- * it with port 0 learns the port from them.
+ * Invariants: nothing listens before the configuration is known to be good; the lines that say where it
+ * listens are written at every log level but `silent`, as whoever started it with port 0 learns the port from them.
  */
 
 import { availableParallelism } from 'node:os';
@@ -15,24 +14,18 @@ import { workerCountOf } from '../config/worker-shares.js';
 import type { ParentOptions, WorkersGateway } from '../workers/parent.js';
 import { BAD_CONFIG, DONE, FAILED } from './exit-code.js';
 import { openConfig } from './open-config.js';
+import type { Signals } from './signals.js';
 
 export type StartOptions = {
   readonly config: string | undefined;
   readonly version: string;
   readonly env: NodeJS.ProcessEnv;
   readonly writeError: (text: string) => void;
-};
-
-type Signals = {
-  /** Settles at the first SIGTERM or SIGINT. */
-  readonly first: Promise<NodeJS.Signals>;
-  /** What SIGHUP does. Until the gateway runs there is nothing to read again. */
-  onHangUp: () => void;
-  stop(): void;
+  readonly signals: Signals;
 };
 
 /** Runs the gateway until a signal ends it: 0 drained, 1 failed at run time, 78 bad configuration. */
-export async function start(options: StartOptions): Promise<number> {
+export async function start({ signals, ...options }: StartOptions): Promise<number> {
   const opened = openConfig(options.config, options.env);
   if (opened.kind === 'bad') {
     options.writeError(opened.report);
@@ -44,17 +37,16 @@ export async function start(options: StartOptions): Promise<number> {
   log.info({ file, ...(included.length === 0 ? {} : { included }), version: options.version }, 'configuration');
   for (const { message, ...place } of warnings) log.warn(place, message);
 
-  const signals = listenForSignals();
   try {
     const source = { first: { ...opened, kind: 'loaded' as const }, load: () => loadConfig(file, options.env) };
     const gateway = await startConfigured(config, { version: options.version, log, source });
     always.info({ listener: 'http', url: gateway.url }, 'listening');
     if (gateway.adminUrl !== null) always.info({ listener: 'admin', url: gateway.adminUrl }, 'listening');
-    signals.onHangUp = () => {
+    signals.whenHungUp(() => {
       log.info({ signal: 'SIGHUP' }, 'reloading');
       // What came of it is logged by the gateway.
       void gateway.reload();
-    };
+    });
     const signal = await signals.first;
     log.info({ signal }, 'stopping');
     await gateway.close();
@@ -76,32 +68,4 @@ async function startConfigured(config: Config, options: GatewayOptions & ParentO
   // Of no use to a gateway of one process.
   const { startWorkers } = await import('../workers/parent.js');
   return startWorkers(config, count, options);
-}
-
-function listenForSignals(): Signals {
-  let seen = false;
-  let settle: (signal: NodeJS.Signals) => void = () => {};
-  const first = new Promise<NodeJS.Signals>((resolve) => {
-    settle = resolve;
-  });
-  const onSignal = (signal: NodeJS.Signals): void => {
-    // Whoever sends a second one does not want to wait for the drain.
-    if (seen) process.exit(FAILED);
-    seen = true;
-    settle(signal);
-  };
-  const signals: Signals = {
-    first,
-    onHangUp: () => {},
-    stop: () => {
-      process.off('SIGTERM', onSignal);
-      process.off('SIGINT', onSignal);
-      process.off('SIGHUP', onHangUp);
-    },
-  };
-  const onHangUp = (): void => signals.onHangUp();
-  process.on('SIGTERM', onSignal);
-  process.on('SIGINT', onSignal);
-  process.on('SIGHUP', onHangUp);
-  return signals;
 }

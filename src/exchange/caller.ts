@@ -24,32 +24,19 @@ import {
 import { type ProblemOptions, problemMessage } from '../http/problem.js';
 import type { OtherName } from '../store/store.js';
 import type { Upstream } from '../upstream/upstream.js';
+import { flushAfterTurn } from './after-turn.js';
 import { type ClientRequest, type ClientResponse, isStreamed } from './client-side.js';
 import type { Generation } from './generation.js';
+import { interimHead, isWritableReason, writableReason } from './message-head.js';
 import { isRepeatable, prepare, prepared, sendWhole } from './prepared.js';
 import { reset } from './tunnel.js';
 
 const NOTHING = Buffer.alloc(0);
-/** Reason phrases that Node writes. They carry no meaning (RFC 9110 section 15.1): another one is replaced, not refused. */
-const WRITABLE_REASON = /^[\t\x20-\x7e\x80-\xff]*$/;
-
 /**
  * Refusals that end the connection: what follows a request that can be read in several ways may be part of it, and what is
  * left of a large upload is not read to its end for an answer that is already clear.
  */
 const ENDS_CONNECTION: ReadonlySet<ProblemCode> = new Set(['bad-request', 'content-too-large', 'draining']);
-
-/** Whose heads have to go out when the turn is over: most have gone with their content by then. One timer for all. */
-let unflushed: Caller[] = [];
-
-function flushAfterTurn(caller: Caller): void {
-  if (unflushed.push(caller) > 1) return;
-  setImmediate(() => {
-    const callers = unflushed;
-    unflushed = [];
-    for (const one of callers) one.flush();
-  });
-}
 
 /** What is known of a finished request: what logs and metrics read. */
 export type Report = {
@@ -269,7 +256,7 @@ export class Caller {
     this.#status = 101;
     this.#switched = true;
     this.#res.detachSocket(socket);
-    socket.write(interimHead(101, WRITABLE_REASON.test(reason) ? reason : '', fields), 'latin1');
+    socket.write(interimHead(101, isWritableReason(reason) ? reason : '', fields), 'latin1');
     return socket;
   }
 
@@ -334,13 +321,7 @@ export class Caller {
     if (this.gone || this.begun) return;
     const isPlain = ageMs === null && added.length === 0 && outcome.kind === 'collapsed';
     if (isPlain && this.#giveAgain(response, outcome)) return;
-    let fields: string[] = [...response.fields];
-    for (let i = 0; i < added.length; i += 2) fields = withoutField(fields, (added[i] as string).toLowerCase());
-    fields.push(...added);
-    if (ageMs !== null) {
-      const age = ageSecondsOf(fields) + Math.floor(ageMs / 1000);
-      fields = [...withoutField(fields, 'age'), 'Age', String(age)];
-    }
+    let fields = copyFields(response, ageMs, added);
     const bodiless = hasNoContent(this.method, response.status);
     if (!bodiless && response.trailers.length === 0 && contentLengthOf(fields) === null) {
       fields = [...withoutField(fields, 'trailer'), 'Content-Length', String(response.content.length)];
@@ -439,15 +420,12 @@ export class Caller {
   }
 }
 
-/** Nearly all are Node's own words. */
-function writableReason(status: number, reason: string): string {
-  const usual = STATUS_CODES[status] ?? '';
-  return reason === usual || WRITABLE_REASON.test(reason) ? reason : usual;
-}
-
-/** The head of a message that has no content, whatever its fields say. */
-function interimHead(status: number, reason: string, fields: readonly string[]): string {
-  let head = `HTTP/1.1 ${status} ${reason}\r\n`;
-  for (let i = 0; i + 1 < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`;
-  return `${head}\r\n`;
+/** The field lines of a copy of a recorded response; arguments as of `give`. */
+function copyFields(response: SharedResponse, ageMs: number | null, added: readonly string[]): string[] {
+  let fields: string[] = [...response.fields];
+  for (let i = 0; i < added.length; i += 2) fields = withoutField(fields, (added[i] as string).toLowerCase());
+  fields.push(...added);
+  if (ageMs === null) return fields;
+  const age = ageSecondsOf(fields) + Math.floor(ageMs / 1000);
+  return [...withoutField(fields, 'age'), 'Age', String(age)];
 }

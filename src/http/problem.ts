@@ -40,6 +40,15 @@ const PROBLEMS: Readonly<Record<ProblemCode, Entry>> = {
   draining: entry(503, 'The gateway is stopping', 'connection_limit_reached', true),
 };
 
+/** What is wrong with a request when it is not that it can be read in several ways. */
+const BAD_REQUEST_TITLES: ReadonlyMap<number, string> = new Map([
+  [408, 'The request did not come in time'],
+  [413, 'The request has too much around its content'],
+  [417, 'The expectation of the request is not known here'],
+  [431, 'The fields of the request are too large'],
+  [501, 'The method of the request is not known here'],
+]);
+
 function entry(status: number, title: string, error: string, retry = false): Entry {
   return { status, title, error, retry };
 }
@@ -80,13 +89,14 @@ export type ProblemMessage = {
 export function problemMessage(code: ProblemCode, options: ProblemOptions = {}): ProblemMessage {
   const known = PROBLEMS[code];
   const status = options.status ?? known.status;
+  const title = (code === 'bad-request' ? BAD_REQUEST_TITLES.get(status) : undefined) ?? known.title;
   const content = Buffer.from(
     JSON.stringify({
       type: `urn:oneflight:problem:${code}`,
-      title: known.title,
+      title,
       status,
       detail: options.detail,
-      error: { type: ERROR_TYPES[code] ?? 'api_error', code, message: options.detail ?? known.title },
+      error: { type: ERROR_TYPES[code] ?? 'api_error', code, message: options.detail ?? title },
     }),
   );
   const fields = [

@@ -64,7 +64,7 @@ export function watchExchange(metrics: Metrics, log: Logger): ExchangeObserver {
 /** What becomes of the events of one upstream. */
 export function watchUpstream(upstream: string, metrics: Metrics, log: Logger): (event: UpstreamEvent) => void {
   return (event) => {
-    metrics.upstreamEvent(upstream, event);
+    metrics.upstreams.happened(upstream, event);
     // One line for each request that is sent again would fill the log when an address is gone.
     if (event.kind === 'retried') return log.debug({ upstream, ...event }, 'upstream: another attempt');
     log.warn({ upstream, ...event }, UPSTREAM_MESSAGES[event.kind]);

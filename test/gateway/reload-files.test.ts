@@ -6,12 +6,13 @@ import t from 'tap';
 import { request } from '../support/client.js';
 import { isProblem, problemOf } from '../support/expect.js';
 import { delay, eventually, within } from '../support/gate.js';
-import { configOf, type Gateway, startGateway } from '../support/gateway.js';
+import { configOf, Gateway, startGateway } from '../support/gateway.js';
 import { answers, startUpstream } from '../support/upstream.js';
 import { configFor, post, startSite } from './reloading.js';
 
 t.setTimeout(120_000);
 
+const START_MS = 20_000;
 const RELOADED = 'configuration reloaded';
 const NEEDS_RESTART = 'configuration reloaded, but some of it needs a restart';
 const REFUSED = 'configuration refused: the one in use stays';
@@ -233,6 +234,23 @@ t.test('SIGHUP has the files read, good or bad, and ends nothing', async (t) => 
   t.equal((await gateway.request({})).status, 200);
   await gateway.stop();
 });
+
+t.test('a SIGHUP that comes while it starts is not lost, and does not end it', async (t) => {
+  const stub = await startUpstream(t);
+  // Without what a test runner adds, which listens for SIGHUP itself.
+  const gateway = new Gateway({ config: configFor(stub), alone: [] });
+  t.teardown(() => gateway.kill9());
+  await eventually('it listens for SIGHUP', () => catchesHangUp(gateway.pid));
+  gateway.signal('SIGHUP');
+  await eventually('read again when it runs', () => gateway.logs.some(({ msg }) => msg === 'reloading'), START_MS);
+  t.equal((await gateway.request({})).status, 200);
+});
+
+/** Whether the process has a handler for SIGHUP, as proc_pid_status(5) tells it. */
+function catchesHangUp(pid: number): boolean {
+  const caught = /^SigCgt:\s*([0-9a-f]+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? '0';
+  return (BigInt(`0x${caught}`) & 1n) === 1n;
+}
 
 t.test('while it drains, it is not ready, and reads nothing', async (t) => {
   const stub = await startUpstream(t);

@@ -15,24 +15,24 @@ const upstream = (name: string, ...addresses: string[]) => ({
 t.test('of upstreams and addresses that are gone nothing is shown, not even what their last requests do', async (t) => {
   const metrics = new Metrics('0');
   let shown = [upstream('api', 'a:1', 'b:1'), upstream('old', 'c:1')];
-  metrics.show(() => shown);
+  metrics.upstreams.show(() => shown);
   const tell = () => {
     for (const [name, address] of [
       ['api', 'a:1'],
       ['api', 'b:1'],
       ['old', 'c:1'],
     ] as const) {
-      metrics.upstreamEvent(name, { kind: 'ejected', address, forMs: 1, cause: 'refused' });
-      metrics.upstreamEvent(name, { kind: 'retried', address, cause: 'refused' });
+      metrics.upstreams.happened(name, { kind: 'ejected', address, forMs: 1, cause: 'refused' });
+      metrics.upstreams.happened(name, { kind: 'retried', address, cause: 'refused' });
     }
-    metrics.upstreamEvent('old', { kind: 'opened', cause: 'refused' });
+    metrics.upstreams.happened('old', { kind: 'opened', cause: 'refused' });
   };
   const lines = async () =>
     (await metrics.expose()).split('\n').filter((line) => /^oneflight_upstream_(?!calls)\w+\{.*(b:1|old)/.test(line));
   tell();
   t.equal((await lines()).length, 10, 'before');
   shown = [upstream('api', 'a:1')];
-  await metrics.forgetUpstreams();
+  await metrics.upstreams.forgetGone();
   t.same(await lines(), []);
   tell();
   t.same(await lines(), []);

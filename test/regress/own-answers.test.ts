@@ -116,7 +116,9 @@ t.test('what cannot be taken as a request is refused with a problem, and nothing
       t.equal(answer.status, status);
       t.match(answer.header('proxy-status'), /^oneflight; error=/);
       t.equal(problemOf(answer), 'bad-request');
-      t.equal((answer.json() as { status: unknown }).status, status, 'status in the content');
+      const problem = answer.json() as { status: unknown; title: string };
+      t.equal(problem.status, status, 'status in the content');
+      t.equal(problem.title === 'The request cannot be read in one way only', status === 400, problem.title);
     });
   }
   t.equal(upstream.count(), before);

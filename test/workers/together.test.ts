@@ -66,7 +66,7 @@ t.test('figures of workers add up, also of those that have ended', async (t) => 
     const metrics = new Metrics('1.2.3');
     for (let i = 0; i < sent; i += 1) metrics.sent('r');
     metrics.flights('r', 1);
-    metrics.show(() => [{ name: 'api', state: stateOf(sent > 2) }]);
+    metrics.upstreams.show(() => [{ name: 'api', state: stateOf(sent > 2) }]);
     return metrics.figures();
   };
   const figures = new WorkerFigures();
