@@ -19,6 +19,7 @@ import { MemoryBudget } from '../core/memory-budget.js';
 import type { Figures } from '../observe/metrics.js';
 import { WorkerFigures } from '../observe/worker-figures.js';
 import type { Admin, Readiness } from '../server/admin.js';
+import { Certificate } from '../server/certificate.js';
 import { MemoryStore } from '../store/memory.js';
 import { MemoryRelay } from '../store/memory-relay.js';
 import type { Store } from '../store/store.js';
@@ -69,6 +70,8 @@ class Parent {
   readonly #figures = new WorkerFigures();
   readonly #memory: MemoryStore;
   readonly #reloading: Reloading;
+  /** What workers show that are started while the files cannot be used. */
+  readonly #certificate: Certificate | null;
   readonly #rules: KnownRules;
   #store: Store | null = null;
   #admin: Admin | null = null;
@@ -78,6 +81,7 @@ class Parent {
     this.#config = config;
     this.#rules = new KnownRules(config.rules);
     this.#options = options;
+    this.#certificate = config.listen.tls === null ? null : new Certificate(config.listen.tls);
     const budget = new MemoryBudget(memoryShares(config, count).storeBytes);
     this.#memory = new MemoryStore({ budget, relay: new MemoryRelay(budget) });
     this.#crew = new Crew({
@@ -107,6 +111,11 @@ class Parent {
       serialization: 'advanced',
       stdio: ['ignore', 'inherit', 'inherit', 'ipc', ...(inMemory ? (['pipe'] as const) : [])],
     });
+    // The workers tell of it.
+    this.#certificate?.watch(
+      () => {},
+      () => {},
+    );
     const url = await this.#crew.start();
     const adminUrl = await this.#openAdmin();
     this.#reloading.watch();
@@ -133,7 +142,8 @@ class Parent {
           log.warn({ worker: number, workerPid: worker.pid, flights }, 'flights of a worker ended as unknown');
       });
     }
-    worker.order({ kind: 'begin', worker: number, count, version, config: toPortable(this.#config) });
+    const pair = this.#certificate?.pair ?? null;
+    worker.order({ kind: 'begin', worker: number, count, version, config: toPortable(this.#config), pair });
     return worker;
   }
 
@@ -193,6 +203,7 @@ class Parent {
 
   async #reload(): Promise<ReloadResult> {
     // What each reads for itself: a bad line elsewhere is no reason to let a certificate expire.
+    this.#certificate?.reload();
     await this.#askAll({ kind: 'reload' }, LOOK_MS);
     return this.#reloading.reload();
   }
@@ -231,6 +242,7 @@ class Parent {
   }
 
   async #closeAdapters(): Promise<void> {
+    this.#certificate?.close();
     await this.#admin?.close();
     await Promise.allSettled([this.#store?.close(), this.#memory.close()]);
   }
