@@ -67,7 +67,7 @@ t.test('it may do next to nothing', async (t) => {
   const security = (text: string) =>
     said(program, ['security', '--offline=true', `--threshold=${MOST_EXPOSED}`, unitFile(t, text)]);
   const { code, text } = await security(UNIT);
-  t.equal(code, 0, text);
+  t.equal(code, 0, text.trim().split('\n').at(-1) ?? '');
   const planted = await security(UNIT.replace(/^(?:ProtectSystem|PrivateUsers|CapabilityBoundingSet)=.*$/gm, ''));
   t.not(planted.code, 0, 'a unit that may more is over the threshold');
 });

@@ -44,9 +44,7 @@ export async function npmPackage({ name, version, integrity }: Pinned): Promise<
 
 /** Has npm fetch the tarball; answers its file name. */
 async function packed(spec: string, folder: string): Promise<string> {
-  // npm hands its own settings to what it starts, and would take this project for the one that is meant.
-  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name)));
-  await run('npm', ['pack', spec, '--pack-destination', folder], { cwd: folder, env });
+  await run('npm', ['pack', spec, '--pack-destination', folder, '--fetch-retries=1'], { cwd: folder });
   const [file] = readdirSync(folder).filter((entry) => entry.endsWith('.tgz'));
   if (file === undefined) throw new Error(`npm pack ${spec} left no tarball`);
   return file;
