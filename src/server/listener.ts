@@ -335,6 +335,7 @@ export class Listener {
       connection.callers.remove(placeThere);
       connection.refused ||= caller.endsConnection;
       connection.admitNext();
+      if (!req.complete) this.#awaitRest(req);
       if (connection.callers.size === 0 && !req.socket.destroyed) this.#idle?.add(req.socket);
       this.#options.over(report);
       if (connection.callers.size === 0) this.#behindOthers.get(req.socket)?.();
@@ -344,6 +345,14 @@ export class Listener {
     const place = this.#callers.add(caller);
     const placeThere = connection.callers.add(caller);
     return caller;
+  }
+
+  /** Its answer is out. What is left of its upload is for nobody, and may not keep the connection for long, however it moves. */
+  #awaitRest(req: IncomingMessage): void {
+    const timer = setTimeout(() => {
+      if (!req.complete) endConnection(req.socket);
+    }, this.#limits.contentTimeoutMs).unref();
+    req.once('close', () => clearTimeout(timer));
   }
 
   #onStream(req: StreamRequest, res: StreamResponse, peer: Peer): Caller {

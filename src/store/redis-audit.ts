@@ -181,7 +181,8 @@ function warningsOf(nodes: readonly Facts[], configured: RedisServers['kind'], w
     warnings.push({ message, fields: { policy } });
   }
   if (policy == null && nodes.some((node) => node.isFull)) {
-    const message = 'the store is full: it takes claims and what is kept, but may be ended for it; give it more maxmemory';
+    const message =
+      'the store is full: it takes claims and what is kept, but may be ended for it; give it more maxmemory';
     warnings.push({ message, fields: {} });
   }
   if (nodes.some(({ replicas }) => replicas !== null && replicas < waitReplicas)) {

@@ -73,6 +73,10 @@ class Parent {
   /** What workers show that are started while the files cannot be used. */
   readonly #certificate: Certificate | null;
   readonly #rules: KnownRules;
+  /** Where clients were told to come; 0: they were not. */
+  #toldPort = 0;
+  /** Which port the workers ask for; null: as configured. */
+  #port: number | null = null;
   #store: Store | null = null;
   #admin: Admin | null = null;
 
@@ -117,6 +121,7 @@ class Parent {
       () => {},
     );
     const url = await this.#crew.start();
+    this.#toldPort = Number(new URL(url).port);
     const adminUrl = await this.#openAdmin();
     this.#reloading.watch();
     return { url, adminUrl, reload: () => this.#reload(), close: () => this.#close() };
@@ -143,7 +148,14 @@ class Parent {
       });
     }
     const pair = this.#certificate?.pair ?? null;
-    worker.order({ kind: 'begin', worker: number, count, version, config: toPortable(this.#config), pair });
+    // On port 0 they all have the port of the first. Were all gone at once, the next ones would have another than clients
+    // were told; while one is there, that one cannot be asked for.
+    if (this.#crew.workers.length === 0 && this.#toldPort > 0) this.#port = this.#toldPort;
+    const config = {
+      ...this.#config,
+      listen: { ...this.#config.listen, port: this.#port ?? this.#config.listen.port },
+    };
+    worker.order({ kind: 'begin', worker: number, count, version, config: toPortable(config), pair });
     return worker;
   }
 
@@ -202,10 +214,12 @@ class Parent {
   }
 
   async #reload(): Promise<ReloadResult> {
-    // What each reads for itself: a bad line elsewhere is no reason to let a certificate expire.
     this.#certificate?.reload();
+    // At the same time, or the watch of the files has done it meanwhile and there is nothing to be told.
+    const result = this.#reloading.reload();
+    // What each reads for itself: a bad line elsewhere is no reason to let a certificate expire.
     await this.#askAll({ kind: 'reload' }, LOOK_MS);
-    return this.#reloading.reload();
+    return result;
   }
 
   /** All workers serve the same: one that cannot take what others have taken gives its place to another. */
