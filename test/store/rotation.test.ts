@@ -65,7 +65,7 @@ t.test('of many at once, by both names, one leads, and all others get its respon
 });
 
 t.test('a look finds what has the key by its other name', async (t) => {
-  const [old, next] = stores as [Store, Store];
+  const [old, next] = stores as unknown as [Store, Store];
   const key = newKey();
   t.strictSame(await next.look(asked(named(key, 1))), { kind: 'free' });
   const lease = await lead(old, named(key, 0));
