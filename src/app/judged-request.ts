@@ -45,7 +45,7 @@ export type ToldRequest = {
 export type Step =
   | { readonly kind: 'refused'; readonly code: ProblemCode; readonly status: number; readonly detail: string | null }
   | { readonly kind: 'passed' }
-  | { readonly kind: 'unkeyed'; readonly policy: KeyedPolicy; readonly part: string; readonly then: Unkeyed }
+  | { readonly kind: 'unkeyed'; readonly policy: KeyedPolicy; readonly part: string; readonly effect: Unkeyed }
   | {
       readonly kind: 'keyed';
       readonly policy: KeyedPolicy;
@@ -130,7 +130,7 @@ export class RequestJudge {
     const isTooLarge = content.length > readableBytes(policy, this.config.limits.maxContentBytes);
     if (isTooLarge && needsContent(policy)) return refused('content-too-large', null);
     const key = keyOf(policy, view, secrets[0] ?? null);
-    if (key.kind !== 'key') return { kind: 'unkeyed', policy, part: key.part, then: unkeyed(policy, key) };
+    if (key.kind !== 'key') return { kind: 'unkeyed', policy, part: key.part, effect: unkeyed(policy, key) };
     if (isTooLarge && readsContentForFingerprint(policy)) return refused('content-too-large', null);
     const fingerprint = fingerprintBy(policy, view, secrets[0] ?? null);
     return { kind: 'keyed', policy, key, fingerprint, others: otherNames(policy, view, secrets) };

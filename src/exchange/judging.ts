@@ -13,6 +13,7 @@ import { type KeyResult, keyOf, type RequestView } from '../core/key.js';
 import { type MatchResult, matchRule, type RuleTable } from '../core/match.js';
 import type { ProblemCode } from '../core/outcome.js';
 import type { KeyedPolicy, Policy } from '../core/rule.js';
+import { type Vary, variantKey, variantMaterial } from '../core/sharing.js';
 import { parseTarget, type Target } from '../core/target.js';
 import { requestFault } from '../http/framing.js';
 import { hasPassed } from '../http/via.js';
@@ -120,4 +121,19 @@ export function otherNames(policy: KeyedPolicy, view: RequestView, [, ...others]
     if (key.kind !== 'key') return [];
     return [{ key: key.digest, material: key.material, fingerprint: fingerprintBy(policy, view, secret) }];
   });
+}
+
+/** A key with all that goes with it. */
+export type NamedKey = Pick<OtherName, 'key' | 'material'> & { readonly others: readonly OtherName[] };
+
+/** The variant of a key that a request selects: a key of its own, with names and material of its own. */
+export function variantOf({ key, material, others }: NamedKey, vary: Vary, fields: readonly string[]): NamedKey {
+  const named = (name: Pick<OtherName, 'key' | 'material'>) => ({
+    key: variantKey(name.key, name.material, vary, fields),
+    material: variantMaterial(name.material, vary, fields),
+  });
+  return {
+    ...named({ key, material }),
+    others: others.map(({ fingerprint, ...other }) => ({ ...named(other), fingerprint })),
+  };
 }
