@@ -12,9 +12,10 @@ import { keyOf, type PartTrace, traceKey } from '../core/key.js';
 import { passedOver } from '../core/match.js';
 import type { KeyedPolicy, Policy } from '../core/rule.js';
 import { fingerprintBy } from '../exchange/judging.js';
+import type { ToldRequest } from '../http/told-request.js';
 import { type AskedStore, type Becomes, becomesOf, type Standing } from './becoming.js';
 import { notesOf, unmetText, whyAbsent, withoutQueryValues } from './explain-words.js';
-import { type JudgedRequest, type JudgeOptions, RequestJudge, type ToldRequest } from './judged-request.js';
+import { type JudgedRequest, type JudgeOptions, RequestJudge } from './judged-request.js';
 
 export type PartExplained = {
   /** As the configuration writes it. */

@@ -27,19 +27,10 @@ import {
 } from '../exchange/judging.js';
 import { forwardedFields, type Peer } from '../http/fields.js';
 import { statusOf } from '../http/problem.js';
+import type { ToldRequest } from '../http/told-request.js';
 import { Peers } from '../server/peers.js';
 import { requestIdOf } from '../server/request-id.js';
 import type { OtherName } from '../store/store.js';
-
-/** A request that is told of. Texts are byte text. */
-export type ToldRequest = {
-  readonly method: string;
-  /** As it would stand in the request line. */
-  readonly target: string;
-  /** Flat field lines as they would be sent; `Host` and what frames the content may be left out. */
-  readonly fields: readonly string[];
-  readonly content: Buffer;
-};
 
 /** What is made of it, in the order of the gateway's own questions. */
 export type Step =
