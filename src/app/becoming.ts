@@ -5,7 +5,7 @@
  * that arrive.
  */
 
-import { type ClaimResult, type FlightRef, newFlightId } from '../core/claim.js';
+import { type ClaimResult, type FlightRef, newFlightId, type TakenKey } from '../core/claim.js';
 import type { BypassReason, ProblemCode } from '../core/outcome.js';
 import { conflictOf, decide, endingOf, repeatStatusOf, waitOf, waits } from '../core/policy.js';
 import { type ClaimPolicy, type KeyedPolicy, keepMsOf, type QueuePolicy } from '../core/rule.js';
@@ -184,13 +184,18 @@ type Turns = Standing & { readonly kind: 'turns' };
 
 /** Operators' lists are all that a store tells of a queue without entering it. */
 async function turnsOf({ key, others }: Keyed, { concurrency }: QueuePolicy, store: AskedStore) {
-  const names = new Set([key.digest, ...others.map((other) => other.key)]);
+  const names = [key.digest, ...others.map((other) => other.key)];
   const all = await store.taken({ state: 'any', limit: Number.MAX_SAFE_INTEGER });
-  const turns = all.filter((one) => names.has(one.key));
-  const waiting = Math.max(0, ...turns.map((turn) => turn.waiting));
-  const unknown = turns.filter((turn) => turn.state === 'unknown');
-  const standing: Turns = { kind: 'turns', taken: turns.length, concurrency, waiting };
-  return { standing, unknown: unknown.length };
+  // A request has the turn under every name that its gateway knows: the name that has most says how many there are.
+  const most = (count: (turns: readonly TakenKey[]) => number): number =>
+    Math.max(...names.map((name) => count(all.filter((one) => one.key === name))));
+  const standing: Turns = {
+    kind: 'turns',
+    taken: most((turns) => turns.length),
+    concurrency,
+    waiting: most((turns) => Math.max(0, ...turns.map((turn) => turn.waiting))),
+  };
+  return { standing, unknown: most((turns) => turns.filter(({ state }) => state === 'unknown').length) };
 }
 
 function byTurns(policy: QueuePolicy, { standing, unknown }: Awaited<ReturnType<typeof turnsOf>>): Stood {
