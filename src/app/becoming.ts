@@ -148,7 +148,7 @@ function becomesBy(policy: ClaimPolicy, method: string, claim: ClaimResult): Bec
     case 'apart':
       return apart(policy, method);
     case 'replay':
-      return { kind: 'hit', ttlMs: decision.ttlMs };
+      return { kind: 'hit', ttlMs: Math.round(decision.ttlMs) };
     case 'reject':
       return refused('in-flight', conflictOf(policy, decision.flight, null).status);
     case 'refuse':
@@ -167,11 +167,15 @@ function apart(policy: ClaimPolicy, method: string): Becomes {
 function standingBy(claim: ClaimResult): Standing {
   switch (claim.kind) {
     case 'follower':
-      return { kind: 'in-flight', ageMs: claim.flight.ageMs, leaseLeftMs: claim.flight.leaseLeftMs };
+      return {
+        kind: 'in-flight',
+        ageMs: Math.round(claim.flight.ageMs),
+        leaseLeftMs: Math.round(claim.flight.leaseLeftMs),
+      };
     case 'stored':
-      return { kind: 'kept', ageMs: claim.ageMs, ttlMs: claim.ttlMs };
+      return { kind: 'kept', ageMs: Math.round(claim.ageMs), ttlMs: Math.round(claim.ttlMs) };
     case 'unknown':
-      return { kind: 'unknown', ttlMs: claim.ttlMs };
+      return { kind: 'unknown', ttlMs: Math.round(claim.ttlMs) };
     case 'mismatch':
       return { kind: 'other-fingerprint' };
     case 'leader':

@@ -1,6 +1,7 @@
 /** `oneflight explain` as users run it: curl's spellings, exit codes, files, and a long log in a small process. */
 
 import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
@@ -11,7 +12,8 @@ import { ArgumentError, type DataArgument, toldByArguments } from '../../src/cli
 
 t.setTimeout(170_000);
 
-const MAIN = fileURLToPath(new URL('../../bin/main.js', import.meta.url));
+const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
+const MAIN = join(ROOT, 'dist/bin/main.js');
 
 const CONFIG = `
 listen: { host: 127.0.0.1, port: 8080 }
@@ -168,6 +170,21 @@ t.test('the command: what it prints, and its exit codes', async (t) => {
     t.equal(result.code, code, args.join(' '));
     t.match(result.stderr, what);
   }
+});
+
+t.test('the page shows what the command prints', async (t) => {
+  const page = readFileSync(join(ROOT, 'docs/explain.md'), 'utf8');
+  const args = [
+    'POST',
+    '/auth/sessions/refresh',
+    '-H',
+    'Authorization: Bearer abc',
+    '--json',
+    '{"refreshToken":"0123456789"}',
+  ];
+  const { run } = commands(t, readFileSync(join(ROOT, 'config/gateway.yaml'), 'utf8'));
+  const { stdout } = await run(args);
+  t.ok(page.includes(`\`\`\`\n${stdout}\`\`\`\n`), stdout);
 });
 
 t.test('a log, in text and in JSON', async (t) => {
