@@ -8,10 +8,9 @@
 
 import type { Config } from '../config/config.js';
 import { shapeOf, shownOf } from '../core/element-value.js';
-import { keyOf, type PartTrace, traceKey } from '../core/key.js';
+import { type PartTrace, traceKey } from '../core/key.js';
 import { passedOver } from '../core/match.js';
-import type { KeyedPolicy, Policy } from '../core/rule.js';
-import { fingerprintBy } from '../exchange/judging.js';
+import type { Policy } from '../core/rule.js';
 import type { ToldRequest } from '../http/told-request.js';
 import { type AskedStore, type Becomes, becomesOf, type Standing } from './becoming.js';
 import { notesOf, unmetText, whyAbsent, withoutQueryValues } from './explain-words.js';
@@ -119,22 +118,26 @@ export class Explainer {
       method,
       selecting,
       parts: parts.map((part) => explainedPart(part, judged, values)),
-      digests: step.kind === 'keyed' ? this.#digests(policy, judged) : [],
+      digests: step.kind === 'keyed' ? digestsOf(step, this.#judge.config.store.secrets) : [],
     };
   }
+}
 
-  #digests(policy: KeyedPolicy, { view }: JudgedRequest): DigestExplained[] {
-    const { secrets } = this.#judge.config.store;
-    const [first, ...others] = secrets;
-    const named = (secret: string | null, kind: DigestExplained['secret']): DigestExplained[] => {
-      const key = keyOf(policy, view, secret);
-      if (key.kind !== 'key') return [];
-      const fingerprint = policy.kind === 'replay' ? fingerprintBy(policy, view, secret) : null;
-      return [{ secret: kind, digest: key.digest, fingerprint }];
-    };
-    if (first === undefined) return named(null, 'none');
-    return [...named(first, 'current'), ...others.flatMap((secret) => named(secret, 'other'))];
-  }
+type Keyed = JudgedRequest['step'] & { readonly kind: 'keyed' };
+
+/** Every name that gateways of these secrets have for the key: the first is in use. */
+function digestsOf({ policy, key, fingerprint, others }: Keyed, secrets: readonly string[]): DigestExplained[] {
+  const compares = policy.kind === 'replay';
+  return [
+    {
+      secret: secrets.length === 0 ? 'none' : 'current',
+      digest: key.digest,
+      fingerprint: compares ? fingerprint : null,
+    },
+    ...others.map((other): DigestExplained => {
+      return { secret: 'other', digest: other.key, fingerprint: compares ? other.fingerprint : null };
+    }),
+  ];
 }
 
 function explainedPart(
