@@ -163,6 +163,12 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
         isRule: (name) => generations.rules.isRule(name),
         audit: (did, entry) => log.warn(entry, `${did} by an operator`),
       },
+      // Loaded by who asks.
+      explain: async ({ request, values, store: ask }) => {
+        const { Explainer } = await import('./explain/explaining.js');
+        const explainer = new Explainer(generations.config, { pseudonym: identity.pseudonym });
+        return explainer.explain(request, { values, store: ask === 'asked' ? store : null });
+      },
       reload,
       metrics: { contentType: metrics.contentType, expose: () => metrics.expose() },
     });
@@ -217,6 +223,20 @@ async function redisOf(config: Extract<StoreConfig, { kind: 'redis' }>, log: Sto
   const { RedisStore } = await import('./store/redis.js');
   const { access, prefix, commandTimeoutMs, waitReplicas, secrets } = config;
   return new RedisStore({ access, prefix, commandTimeoutMs, waitReplicas, secrets, log });
+}
+
+/** Opens the store of a configuration for as long as it is used. */
+export async function withStore<T>(config: StoreConfig, use: (store: Store) => Promise<T>): Promise<T> {
+  const store =
+    config.kind === 'memory'
+      ? new MemoryStore({ budget: new MemoryBudget(config.maxMemoryBytes) })
+      : await redisOf(config, () => {});
+  try {
+    await store.open();
+    return await use(store);
+  } finally {
+    await store.close();
+  }
 }
 
 export type StoreCheck =

@@ -6,9 +6,11 @@
 
 import './cli/young-objects.js';
 import { readFileSync } from 'node:fs';
-import { Command, CommanderError, InvalidArgumentError } from 'commander';
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 import { FAILED, USAGE } from './cli/exit-code.js';
+import type { ExplainOptions } from './cli/explain.js';
 import { listenForSignals } from './cli/signals.js';
+import type { DataArgument } from './cli/told-arguments.js';
 
 const { env } = process;
 const write = (text: string): void => void process.stdout.write(text);
@@ -90,6 +92,33 @@ async function run(argv: readonly string[]): Promise<number> {
         return smoke({ ...absent, ...options, env, write, writeError });
       }),
     );
+  const data: DataArgument[] = [];
+  const piece = (kind: DataArgument['kind']) => (text: string) => void data.push({ kind, text });
+  program
+    .command('explain')
+    .argument('[words...]', 'METHOD and TARGET')
+    .usage("[METHOD] TARGET [-H 'name: value'] [-d data] | --request FILE | --log FILE")
+    .description('why a request gets what it gets: rule, key, and what becomes of it; nothing is sent')
+    .option('-X <method>', 'the method; else GET, with data POST')
+    .option('-H, --header <line>', "field, as 'name: value' (repeatable)", collect, [])
+    .option('-d, --data <data>', 'content, or @file without its line breaks, or @- (repeatable)', piece('data'))
+    .option('--data-raw <data>', 'content as it stands', piece('raw'))
+    .option('--data-binary <data>', 'content, or @file as it is', piece('binary'))
+    .option('--json <data>', 'content of type application/json, or @file', piece('json'))
+    .option('--host <host>', 'the Host field; else that of the URL, or of the gateway')
+    .option('--request <file>', 'request in .http form, or - for standard input')
+    .option('--log <file>', 'replay a log of requests, one JSON object a line, or - for standard input')
+    .option('--show-values', 'values of key parts and of the query, in place of their kind and length', false)
+    .option('--live', 'ask the store what has the key now', false)
+    .option('--url <url>', 'the admin listener that --live asks where the store is in memory; else as configured')
+    .addOption(new Option('--format <format>').choices(['text', 'json']).default('text'))
+    .option(...CONFIG)
+    .action(async (words: string[], { X: method, header: headers, ...flags }: ExplainFlags) => {
+      const { explain } = await import('./cli/explain.js');
+      const absent = { config: undefined, url: undefined, host: undefined, request: undefined, log: undefined };
+      const options = { ...absent, ...flags, words, method, headers, data, env, write, writeError };
+      await action(() => explain(options))({});
+    });
   program
     .command('health')
     .description('ask the admin listener: exit code 0 when the gateway is ready')
@@ -120,6 +149,8 @@ async function run(argv: readonly string[]): Promise<number> {
 
 type ConfigOption = { config?: string };
 type DemoFlags = { once: boolean; port: number; api: boolean; host: string };
+type ExplainFlags = Partial<Pick<ExplainOptions, 'config' | 'url' | 'host' | 'request' | 'log'>> &
+  Pick<ExplainOptions, 'showValues' | 'live' | 'format'> & { X?: string; header: string[] };
 type SmokeFlags = ConfigOption & { route: string; request: string; fresh: string[]; url?: string; vary?: string };
 
 function portOf(text: string): number {

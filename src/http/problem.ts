@@ -107,6 +107,11 @@ export type ProblemMessage = {
   readonly content: Buffer;
 };
 
+/** The status of a code, where an occurrence does not know better. */
+export function statusOf(code: ProblemCode): number {
+  return PROBLEMS[code].status;
+}
+
 /** Builds the whole message of a problem. */
 export function problemMessage(code: ProblemCode, options: ProblemOptions = {}): ProblemMessage {
   const known = PROBLEMS[code];

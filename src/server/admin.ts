@@ -11,6 +11,7 @@ import type { AdminConfig } from '../config/config.js';
 import type { ConfigState, ReloadResult } from '../config/reloading.js';
 import { problemMessage } from '../http/problem.js';
 import { accessOf, guard } from './admin-access.js';
+import { addExplain, type ExplainApi } from './admin-explain.js';
 import { addFlights, type FlightsApi } from './admin-flights.js';
 import { addReload } from './admin-reload.js';
 import { listenerUrl } from './front.js';
@@ -27,6 +28,7 @@ export type AdminOptions = {
   readonly config: AdminConfig & { readonly kind: 'on' };
   readonly readiness: () => Promise<Readiness>;
   readonly flights: FlightsApi;
+  readonly explain: ExplainApi;
   readonly reload: () => Promise<ReloadResult>;
   readonly metrics: { readonly contentType: string; readonly expose: () => Promise<string> };
 };
@@ -66,6 +68,7 @@ export class Admin {
       return reply.header('content-type', options.metrics.contentType).send(await options.metrics.expose());
     });
     addFlights(fastify, options.flights);
+    addExplain(fastify, options.explain);
     addReload(fastify, options.reload);
     fastify.setNotFoundHandler((_request, reply) => {
       const { status, content } = problemMessage('no-route');

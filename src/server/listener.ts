@@ -6,14 +6,14 @@
  * requests, and lets running ones end.
  */
 
-import { createServer, type IncomingMessage, METHODS, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { LimitsConfig, ListenConfig, RequestIdTrust } from '../config/config.js';
 import type { Pair } from '../config/tls-material.js';
 import { Roster } from '../core/roster.js';
 import { Caller, type Report } from '../exchange/caller.js';
-import type { Asking } from '../exchange/handle.js';
+import { type Asking, isKnownMethod } from '../exchange/judging.js';
 import { forwardedFields, type Peer } from '../http/fields.js';
 import { problemMessage } from '../http/problem.js';
 import { Certificate, type CertificateNews } from './certificate.js';
@@ -379,7 +379,7 @@ export class Listener {
   #take(caller: Caller, refusal: 417 | null = null): void {
     if (refusal !== null) caller.refuse('bad-request', { status: refusal });
     // The parser knows methods of other protocols, and lets them through.
-    else if (!METHODS.includes(caller.method)) caller.refuse('bad-request', { status: 501 });
+    else if (!isKnownMethod(caller.method)) caller.refuse('bad-request', { status: 501 });
     // A connection that was kept alive may still bring a request; it is told to go elsewhere, with nothing done.
     else if (this.#draining) caller.refuse('draining');
     else this.#options.handle(caller);
@@ -403,7 +403,7 @@ const REQUEST_LINE_BYTES = 4_096;
 /** A request whose method the parser does not know (it has a list), and not just bytes: that is said as such (RFC 9110 section 9.1). */
 function isUnknownMethod({ rawPacket }: Unreadable): boolean {
   const method = REQUEST_LINE.exec(rawPacket?.toString('latin1', 0, REQUEST_LINE_BYTES) ?? '')?.[1];
-  return method !== undefined && !METHODS.includes(method);
+  return method !== undefined && !isKnownMethod(method);
 }
 
 const STATUS_OF_CODE: Readonly<Record<string, number>> = {

@@ -21,6 +21,7 @@ import type { Piece, PieceReader, Reading, StillRead } from './relay.js';
 import {
   type ClaimRequest,
   type FlightStanding,
+  type Looked,
   type SettleAs,
   type Store,
   StoreUnavailable,
@@ -61,9 +62,17 @@ export class ParentStore implements Store {
     };
   }
 
-  async claim({ material, others: _, ...request }: ClaimRequest): Promise<ClaimResult> {
-    const { value, bytes } = await this.#ask({ kind: 'claim', request });
-    const result = value as ClaimResult;
+  claim(request: ClaimRequest): Promise<ClaimResult> {
+    return this.#askWho('claim', request) as Promise<ClaimResult>;
+  }
+
+  look(request: ClaimRequest): Promise<Looked> {
+    return this.#askWho('look', request);
+  }
+
+  async #askWho(kind: 'claim' | 'look', { material, others: _, ...request }: ClaimRequest): Promise<Looked> {
+    const { value, bytes } = await this.#ask({ kind, request });
+    const result = value as Looked;
     switch (result.kind) {
       case 'leader':
         return { ...result, lease: { ...result.lease, material } };

@@ -41,10 +41,11 @@ import { RedisReplicas } from './redis-replicas.js';
 import { type AskSmall, pushLink, type RedisRoute, type RouteOptions, type Run, SingleRoute } from './redis-route.js';
 import { type Looked, Waits } from './redis-waits.js';
 import type { Piece, PieceReader, Reading, StillRead } from './relay.js';
-import { claimUnderAllNames, type Looked as LookedAt } from './rotation.js';
+import { claimUnderAllNames, lookUnderAllNames } from './rotation.js';
 import {
   type ClaimRequest,
   type FlightStanding,
+  type Looked as LookedAt,
   type SettleAs,
   type Store,
   StoreUnavailable,
@@ -214,6 +215,12 @@ export class RedisStore implements Store {
       look: (asked) => this.#claim(asked, 'look'),
       giveBack: (lease, election) => this.#giveBack(lease, election),
     });
+  }
+
+  look(request: ClaimRequest): Promise<LookedAt> {
+    // Its own flight would be renewed by it.
+    const asked = { ...request, flight: newFlightId() };
+    return lookUnderAllNames(asked, (named) => this.#claim(named, 'look'));
   }
 
   async #claim(request: ClaimRequest, how: 'take' | 'look'): Promise<LookedAt> {

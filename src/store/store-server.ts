@@ -7,7 +7,7 @@
  */
 
 import type { Duplex } from 'node:stream';
-import type { ClaimResult, FlightRef, Lease, Settlement } from '../core/claim.js';
+import type { FlightRef, Lease, Settlement } from '../core/claim.js';
 import { Registry } from '../core/roster.js';
 import { Channel } from './channel.js';
 import { decodeSettlement, encodeSettlement } from './codec.js';
@@ -26,7 +26,7 @@ import {
 } from './questions.js';
 import type { Entered, NoTurn, Turn } from './queue.js';
 import type { Piece } from './relay.js';
-import type { SettleAs, Store } from './store.js';
+import type { Looked, SettleAs, Store } from './store.js';
 
 /** The value goes into the head; the bytes beside it. */
 type Answer = { readonly value: unknown; readonly bytes?: Buffer };
@@ -108,6 +108,8 @@ export class StoreServer {
         this.#holdings.claimed(request, result);
         return plainClaim(result);
       }
+      case 'look':
+        return plainClaim(await store.look({ ...question.request, material: null, others: [] }));
       case 'renew': {
         const lease = whole(question.lease);
         return { value: this.#unlessLost(lease, await this.#leases(question.of).renew(lease)) };
@@ -242,7 +244,7 @@ function wholeAs(as: PlainSettleAs, bytes: Buffer): SettleAs {
   return { kind: 'response', response: settlement.response, keepMs: as.keepMs };
 }
 
-function plainClaim(result: ClaimResult): Answer {
+function plainClaim(result: Looked): Answer {
   if (result.kind !== 'stored') return { value: result };
   return { value: { ...result, ended: null }, bytes: encodeSettlement(result.ended) };
 }

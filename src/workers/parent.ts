@@ -181,6 +181,10 @@ class Parent {
         isRule: (name) => this.#rules.isRule(name),
         audit: (did, entry) => log.warn(entry, `${did} by an operator`),
       },
+      explain: async ({ request, values, store: ask }) => {
+        const { Explainer } = await import('../explain/explaining.js');
+        return new Explainer(this.#config).explain(request, { values, store: ask === 'asked' ? store : null });
+      },
       reload: () => this.#reload(),
       metrics: { contentType: this.#figures.contentType, expose },
     });

@@ -126,6 +126,7 @@ export function storeWith(changes: (real: MemoryStore) => Partial<Store>): Store
   const real = new MemoryStore({ budget: new MemoryBudget(16 * 1_048_576) });
   const plain: Store = {
     claim: (request) => real.claim(request),
+    look: (request) => real.look(request),
     renew: (lease) => real.renew(lease),
     complete: (lease, settlement, keepMs) => real.complete(lease, settlement, keepMs),
     release: (lease, options) => real.release(lease, options),
