@@ -29,7 +29,11 @@ export class Probes {
   }
 
   /** `adminUrlOf`: where that gateway has its admin listener just now. */
-  begin(servers: readonly RedisServer[], gateways: number, adminUrlOf: (gateway: number) => string): void {
+  begin(
+    servers: readonly Pick<RedisServer, 'port'>[],
+    gateways: number,
+    adminUrlOf: (gateway: number) => string,
+  ): void {
     this.#beat();
     for (const { port } of servers) {
       const client = new Redis({ port, host: '127.0.0.1', disconnectTimeout: 50, retryStrategy: () => 200 });

@@ -41,6 +41,7 @@ t.test(
       );
       const broken = faults.flatMap((fault) => (fault.kind === 'kill' || fault.kind === 'stop' ? [fault.gateway] : []));
       t.equal(new Set(broken).size, broken.length);
+      t.ok(faults.filter(({ kind }) => kind === 'fail-over').length <= 1);
       if (kind === 'calm') t.same(faults, []);
     }
   },
