@@ -18,10 +18,7 @@ import type { RequestPlan, Schedule, Step } from './schedule.js';
 import { answerText, type Execution, type Seen, type View } from './seen.js';
 import { Stage } from './stage.js';
 
-/**
- * Beyond any bound: wait, lease, the upstream's deadlines twice (an election), and as much again for a gateway that was
- * stopped and a machine that is busy.
- */
+/** When a client gives up: beyond any bound (check-bounds.ts), with as much again for a machine that is busy. */
 const HUNG_MS = 25_000;
 /** Paths of each route that are asked for when everything is over. */
 const AFTERWARDS = 2;

@@ -39,7 +39,7 @@ export class Probes {
       const client = new Redis({ port, host: '127.0.0.1', disconnectTimeout: 50, retryStrategy: () => 200 });
       client.on('error', () => {});
       this.#scope.teardown(() => client.disconnect());
-      this.#watch('slow', 'all', PROMPT_MS.store, () => client.ping());
+      this.#watch('slow-store', 'all', PROMPT_MS.store, () => client.ping());
     }
     for (let at = 0; at < gateways; at += 1) {
       const ask = (path: string) => () => request(adminUrlOf(at), { path });

@@ -92,6 +92,32 @@ export class World {
     );
   }
 
+  /** Whether one of these kinds of trouble was there at some moment between the two. */
+  troubledBy(kinds: readonly string[], fromMs: number, toMs: number): boolean {
+    return this.seen.troubles.some(
+      ({ what, ...trouble }) => kinds.includes(what) && trouble.fromMs <= toMs && trouble.toMs + AFTERMATH_MS >= fromMs,
+    );
+  }
+
+  /** How long there was trouble of one of these kinds between the two, milliseconds. */
+  lengthOf(kinds: readonly string[], fromMs: number, toMs: number): number {
+    return lengthOf(
+      this.seen.troubles.filter(({ what }) => kinds.includes(what)),
+      fromMs,
+      toMs,
+    );
+  }
+
+  /** For how long this gateway, or the machine with it, stood still between the two, milliseconds. */
+  stoodStillMs(gateway: number | null, fromMs: number, toMs: number): number {
+    const still = this.seen.troubles.filter(
+      (trouble) =>
+        (trouble.what === 'stop' || trouble.what === 'slow' || trouble.what === 'lost-server') &&
+        (trouble.gateway === 'all' || trouble.gateway === gateway),
+    );
+    return lengthOf(still, fromMs, toMs);
+  }
+
   /** Whether the store lost everything between the two. */
   forgot(fromMs: number, toMs: number): boolean {
     return this.seen.flushesMs.some((atMs) => atMs >= fromMs && atMs <= toMs);
