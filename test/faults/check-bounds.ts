@@ -4,12 +4,13 @@
  * - A request that the gateway answers by itself, or from what it keeps, is over when the store has been asked and its
  *   `wait` has passed. One that was forwarded was sent by then.
  * - A call ends within the upstream's deadlines: so long after its beginning, or after the last piece of its answer.
- * - Who was forwarded, and who reads somebody else's call, is done when that call is over and settled; a reader whose
- *   leader was in trouble a lease and a second later.
+ * - Who was forwarded, and who had begun by then to read somebody else's answer, is done when that call is over and
+ *   settled; a reader whose leader was in trouble a lease and a second later.
  * - What the upstream never got to see (its network was broken) takes as long as its deadlines.
  *
- * Excused is a gateway, or the machine, that stood still, by just as long as it did. Whatever befalls the store excuses
- * nothing: each question to it has its time, and a client is not to wait for a store that is gone.
+ * A gateway, or the machine, that stood still is given just the time for which it did, and for what it had to do in
+ * several steps the longest of it again for each. Whatever befalls the store gives no time: each question to it has its
+ * own, and a client is not to wait for a store that is gone.
  */
 
 import { UPSTREAM_MS } from './routes.js';
@@ -20,6 +21,8 @@ import { callText, ruleOf, viewText, type World } from './world.js';
 const STORE_MS = 1_000;
 /** Followers of a leader that is gone are told so long after its lease. */
 const GONE_MS = 1_000;
+/** So often is a request in turn, in several processes, between two of its bounds. */
+const STEPS = 5;
 /** What a busy machine takes without standing still for long enough to be noticed. */
 const SLACK_MS = 1_000;
 
@@ -51,17 +54,16 @@ function boundMs(world: World, view: View): number {
     ? [decided + UPSTREAM_MS.connect + UPSTREAM_MS.headers]
     : [];
   const ends = read.map((call) => call.endMs + STORE_MS + goneMs(world, view, call));
-  return Math.max(decided, ...unseen, ...ends) + world.stoodStillMs(view.gateway, view.startMs, view.endMs) + SLACK_MS;
+  return Math.max(decided, ...unseen, ...ends) + slackMs(world, view.gateway, view.startMs, view.endMs);
 }
 
 const UPSTREAM_TROUBLES = ['refuse-upstream', 'cut-upstream', 'black-hole-upstream'];
 
-/** The calls of others that it may have read. */
+/** The calls of others that it may have read, if it has begun to in time. */
 function readBy(world: World, view: View, decided: number): readonly Execution[] {
-  if (ruleOf(view.route).waitMs === 0 || view.problem !== null) return [];
-  return world
-    .executionsOf(view.path)
-    .filter((call) => call.startMs <= decided + SLACK_MS && call.content.startsWith(view.content));
+  if (ruleOf(view.route).waitMs === 0 || view.problem !== null || view.firstMs === null) return [];
+  if (view.firstMs > decided + slackMs(world, view.gateway, view.startMs, view.firstMs)) return [];
+  return world.executionsOf(view.path).filter(({ content }) => content.startsWith(view.content));
 }
 
 function goneMs(world: World, view: View, call: Execution): number {
@@ -73,14 +75,19 @@ function goneMs(world: World, view: View, call: Execution): number {
 function callBoundMs(world: World, call: Execution): number {
   const lastMs = call.grew.at(-1)?.atMs ?? call.startMs;
   const silentMs = Math.max(call.startMs + UPSTREAM_MS.headers, lastMs + UPSTREAM_MS.body);
-  const stood = world.stoodStillMs(world.gatewayOf(call), call.startMs, call.endMs);
+  const slack = slackMs(world, world.gatewayOf(call), call.startMs, call.endMs);
   // Its end is not seen before the network is whole again.
-  return silentMs + stood + world.lengthOf(UPSTREAM_TROUBLES, call.startMs, call.endMs) + SLACK_MS;
+  return silentMs + slack + world.lengthOf(UPSTREAM_TROUBLES, call.startMs, call.endMs);
+}
+
+function slackMs(world: World, gateway: number | null, fromMs: number, toMs: number): number {
+  const { inAllMs, longestMs } = world.standstill(gateway, fromMs, toMs);
+  return SLACK_MS + inAllMs + STEPS * longestMs;
 }
 
 function sentLate(world: World, view: View): string[] {
   return world.executionsFor(view.request).flatMap((call) => {
-    const byMs = decidedMs(view) + world.stoodStillMs(view.gateway, view.startMs, call.startMs) + SLACK_MS;
+    const byMs = decidedMs(view) + slackMs(world, view.gateway, view.startMs, call.startMs);
     return call.startMs <= byMs ? [] : [`${viewText(view)}: forwarded after its wait: ${callText(call)}`];
   });
 }

@@ -304,6 +304,90 @@ passes('an outcome that is held of a gateway that was stopped', {
   troubles: [trouble(0, 5, 200)],
 });
 
+finds(
+  'a refusal that takes its time',
+  {
+    executions: [call('lock', 'a', { endMs: 1_900 })],
+    views: [view('lock', 'a', { endMs: 1_905 }), problem('lock', 'b', 'in-flight', { startMs: 20, endMs: 2_100 })],
+  },
+  /80 ms after its bound/,
+);
+passes('a refusal of a gateway that stood still', {
+  executions: [call('lock', 'a', { endMs: 1_900 })],
+  views: [view('lock', 'a', { endMs: 1_905 }), problem('lock', 'b', 'in-flight', { startMs: 20, endMs: 2_100 })],
+  troubles: [trouble(0, 100, 300)],
+});
+finds(
+  'a refusal that takes its time while another gateway stands still',
+  {
+    executions: [call('lock', 'a', { endMs: 1_900 })],
+    views: [view('lock', 'a', { endMs: 1_905 }), problem('lock', 'b', 'in-flight', { startMs: 20, endMs: 2_100 })],
+    troubles: [trouble(1, 100, 1_300)],
+  },
+  /after its bound/,
+);
+for (const what of ['black-hole', 'pause-store', 'fail-over', 'slow-store', 'slow-path']) {
+  finds(
+    `a client that waits for a store that is gone (${what})`,
+    {
+      views: [problem('lock', 'a', 'store-unavailable', { endMs: 2_500 })],
+      troubles: [{ ...trouble('all', 0, 2_500), what }],
+    },
+    /after its bound/,
+  );
+}
+finds(
+  'a wait that ends when it likes',
+  { views: [problem('fresh', 'a', 'wait-timeout', { endMs: 5_100 })] },
+  /95 ms after its bound/,
+);
+passes('a wait that ends in time', { views: [problem('fresh', 'a', 'wait-timeout', { endMs: 4_000 })] });
+finds(
+  'a cut connection that takes its time',
+  {
+    executions: [call('lock', 'a', unanswered('cut'))],
+    views: [view('lock', 'a', { how: 'cut', content: '', endMs: 2_100 })],
+  },
+  /after its bound/,
+);
+finds(
+  'an answer long after the end of its call',
+  { executions: [call('lock', 'a')], views: [view('lock', 'a', { endMs: 2_200 })] },
+  /150 ms after its bound/,
+);
+finds(
+  'a call that is sent when nobody waits any more',
+  { executions: [call('turns', 'a', later(5_100))], views: [view('turns', 'a', { endMs: 5_145 })] },
+  /forwarded after its wait/,
+);
+finds(
+  'a call of which the upstream says nothing for too long',
+  {
+    executions: [call('lock', 'a', { ...unanswered('abandoned'), endMs: 3_100, grew: [], content: '' })],
+    views: [problem('lock', 'a', 'outcome-unknown', { endMs: 3_100 })],
+  },
+  /past the upstream's deadlines/,
+);
+const endless = (first: Partial<View>): Partial<Seen> => ({
+  executions: [
+    call('fresh', 'a', {
+      endMs: 8_000,
+      content: 'abcd',
+      grew: [1_000, 1_900, 2_800, 3_700, 4_600, 5_500, 6_400, 7_300, 8_000].map((atMs) => ({ atMs, bytes: 4 })),
+    }),
+  ],
+  views: [
+    view('fresh', 'a', { endMs: 8_005, firstMs: 900 }),
+    view('fresh', 'b', { ...later(20, 8_020), answer: '200 a', content: 'abcd', cacheStatus: COLLAPSED, ...first }),
+  ],
+});
+passes('a reader that had begun in time', endless({ firstMs: 1_010 }));
+finds(
+  'a reader that waited for longer than anybody should',
+  endless({ gateway: 1, firstMs: 8_010 }),
+  /after its bound/,
+);
+
 type Shown = Pick<Seen, 'executions' | 'views'>;
 
 /** A call whose answer came in pieces, and what its clients have of it: `has`, by request. The first one's is the call. */

@@ -55,9 +55,14 @@ export class World {
     return this.#byRequest.get(request) ?? [];
   }
 
+  /** The request that was forwarded in the call; undefined when nobody sent such a one. */
+  viewOf({ request }: Execution): View | undefined {
+    return this.#views.get(request);
+  }
+
   /** The gateway that made the call; null when nobody sent such a request. */
-  gatewayOf({ request }: Execution): number | null {
-    return this.#views.get(request)?.gateway ?? null;
+  gatewayOf(call: Execution): number | null {
+    return this.viewOf(call)?.gateway ?? null;
   }
 
   /** Whether this gateway, or any, was in trouble at some moment between the two. */
@@ -108,14 +113,18 @@ export class World {
     );
   }
 
-  /** For how long this gateway, or the machine with it, stood still between the two, milliseconds. */
-  stoodStillMs(gateway: number | null, fromMs: number, toMs: number): number {
-    const still = this.seen.troubles.filter(
+  /** For how long this gateway, or the machine with it, stood still between the two: in all, and unasked at a time. */
+  standstill(gateway: number | null, fromMs: number, toMs: number): { inAllMs: number; longestMs: number } {
+    const there = this.seen.troubles.filter(
       (trouble) =>
-        (trouble.what === 'stop' || trouble.what === 'slow' || trouble.what === 'lost-server') &&
-        (trouble.gateway === 'all' || trouble.gateway === gateway),
+        (trouble.gateway === 'all' || trouble.gateway === gateway) && trouble.fromMs <= toMs && trouble.toMs >= fromMs,
     );
-    return lengthOf(still, fromMs, toMs);
+    const slow = there.filter(({ what }) => what === 'slow');
+    const still = there.filter(({ what }) => what === 'stop' || what === 'lost-server');
+    return {
+      inAllMs: lengthOf([...slow, ...still], fromMs, toMs),
+      longestMs: Math.max(0, ...slow.map((trouble) => trouble.toMs - trouble.fromMs)),
+    };
   }
 
   /** Whether the store lost everything between the two. */
