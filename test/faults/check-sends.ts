@@ -113,6 +113,6 @@ function tooEarly(world: World, rule: RouteRule, call: Execution, later: Executi
 function fenced(world: World, call: Execution, later: Execution): boolean {
   if (call.fence < later.fence) return true;
   const rule = ruleOf(call.route);
-  if (rule.local && world.troubled('any', call.startMs - rule.leaseMs, later.startMs)) return true;
+  if (rule.local && world.troubledAbout(call.path, call.startMs - rule.leaseMs, later.startMs)) return true;
   return call.fence !== later.fence && leaseMayPass(world, { ...rule, local: true }, call, later);
 }

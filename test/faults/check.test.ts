@@ -658,6 +658,43 @@ passes('a key that is held, for what was sent fell into a hole', {
   troubles: [{ what: 'black-hole-upstream', gateway: 'upstream', fromMs: 0, toMs: 700 }],
 });
 
+for (const what of ['stop', 'slow', 'black-hole']) {
+  finds(
+    `a store that was there, whatever befell a gateway that nobody asked (${what})`,
+    {
+      views: [problem('lock', 'a', 'store-unavailable')],
+      troubles: [{ ...trouble(2, 0, 100), what }],
+    },
+    /store was there/,
+  );
+  passes(`a store that was not there for one that has the key (${what})`, {
+    executions: [call('lock', 'b', { startMs: 1, endMs: 300 })],
+    views: [problem('lock', 'a', 'store-unavailable'), view('lock', 'b', { gateway: 2, startMs: 0, endMs: 310 })],
+    troubles: [{ ...trouble(2, 0, 100), what }],
+  });
+}
+finds(
+  'a store that was there, long after a moment of standing still',
+  {
+    views: [problem('lock', 'a', 'store-unavailable', later(1_500))],
+    troubles: [{ ...trouble(0, 0, 250), what: 'slow' }],
+  },
+  /store was there/,
+);
+
+const lateLog = two('turns-held', unanswered('reset', { startMs: 1_500, endMs: 1_510 }), later(2_000));
+const asked = lateLog.views!.map((one, at) => (at === 0 ? { ...one, startMs: 100 } : one));
+finds(
+  'a second send while the outcome is held, however long it took to send the first',
+  { ...lateLog, views: asked },
+  /outcome was held/,
+);
+passes('a second send after an outcome that was held since before its log, for that was late', {
+  ...lateLog,
+  views: asked,
+  troubles: [{ ...trouble('all', 400, 1_500), what: 'slow' }],
+});
+
 const slow = (fromMs: number, toMs: number): Trouble => ({ what: 'slow', gateway: 0, fromMs, toMs });
 const overlap = two('lock', { endMs: 2_000 }, later(1_500, 2_200));
 finds(
@@ -666,6 +703,14 @@ finds(
   /was running/,
 );
 passes('two calls at a time, for the gateway stood still for long', { ...overlap, troubles: [slow(200, 900)] });
+finds(
+  'two calls at a time, for the gateway stood still for moments that are far apart',
+  {
+    ...two('lock', { endMs: 3_900 }, later(3_500, 3_950)),
+    troubles: [slow(200, 410), slow(1_400, 1_610), slow(2_600, 2_810)],
+  },
+  /was running/,
+);
 passes('two calls at a time, for the gateway stood still again and again', {
   ...overlap,
   troubles: [slow(200, 380), slow(350, 500), slow(700, 900)],
