@@ -179,12 +179,13 @@ export class Stage {
     return leftoversOf(`${this.prefix}:*`, (...words) => this.#replies(...words));
   }
 
-  /** Notes what the store did by itself: a server that was only slow was taken for dead, and nothing is promised. */
-  async noteSurprises(): Promise<void> {
-    if (!(await this.place.lostAServer().catch(() => true))) return;
+  /** Notes what the store did by itself: a server that was only slow was taken for dead, and nothing is promised. Whether it did. */
+  async noteSurprises(): Promise<boolean> {
+    if (!(await this.place.lostAServer().catch(() => true))) return false;
     const toMs = performance.now();
     this.flushesMs.push(...Array.from({ length: SURPRISE_MS / 100 }, (_, at) => toMs - at * 100));
     this.troubles.push({ what: 'lost-server', gateway: 'all', fromMs: toMs - SURPRISE_MS, toMs });
+    return true;
   }
 
   /** Ends the probes; what they still wait for is trouble until now. */
