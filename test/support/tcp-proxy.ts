@@ -63,6 +63,8 @@ export class TcpProxy {
   delayMs = 0;
   /** Connections are accepted and stay, but no byte passes, either way. */
   blackHole = false;
+  /** From a request with this text on nothing comes back over its connection; empty: everything does. */
+  deafTo = '';
   /** What comes from clients waits for it, like bytes that are slow on their way. */
   heldUntil: Promise<void> = Promise.resolve();
   readonly #server: Server;
@@ -148,6 +150,11 @@ export class TcpProxy {
     };
   }
 
+  /** How many of the open connections have subscribed, or tried to. */
+  get subscribers(): number {
+    return [...this.#links].filter(({ subscriber }) => subscriber).length;
+  }
+
   /** Nothing comes back any more over the connections that are open now and have subscribed. */
   deafenSubscribers(): void {
     for (const link of this.#links) if (link.subscriber) link.deaf = true;
@@ -171,6 +178,7 @@ export class TcpProxy {
   async #request(link: Link, piece: Buffer): Promise<void> {
     if (/subscribe/i.test(piece.toString('latin1'))) link.subscriber = true;
     if (this.blackHole) return;
+    if (this.deafTo !== '' && piece.includes(this.deafTo)) link.deaf = true;
     const { losing } = this;
     if (losing?.takes(piece)) {
       link.deaf = true;
