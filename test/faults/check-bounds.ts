@@ -23,6 +23,8 @@ const STORE_MS = 1_000;
 const GONE_MS = 1_000;
 /** So often is a request in turn, in several processes, between two of its bounds. */
 const STEPS = 5;
+/** What came while a gateway stood still is done before what comes then. */
+const BACKLOG_MS = 1_000;
 /** What a busy machine takes without standing still for long enough to be noticed. */
 const SLACK_MS = 1_000;
 
@@ -81,7 +83,7 @@ function callBoundMs(world: World, call: Execution): number {
 }
 
 function slackMs(world: World, gateway: number | null, fromMs: number, toMs: number): number {
-  const { inAllMs, longestMs } = world.standstill(gateway, fromMs, toMs);
+  const { inAllMs, longestMs } = world.standstill(gateway, fromMs - BACKLOG_MS, toMs);
   return SLACK_MS + inAllMs + STEPS * longestMs;
 }
 

@@ -326,6 +326,15 @@ finds(
   },
   /after its bound/,
 );
+finds(
+  'a refusal that takes its time, for the gateway was stopped for a moment, which a probe has found too',
+  {
+    executions: [call('lock', 'a', { endMs: 1_900 })],
+    views: [view('lock', 'a', { endMs: 1_905 }), problem('lock', 'b', 'in-flight', { startMs: 20, endMs: 2_600 })],
+    troubles: [trouble(0, 100, 300), { ...trouble(0, 90, 310), what: 'slow' }],
+  },
+  /360 ms after its bound/,
+);
 for (const what of ['black-hole', 'pause-store', 'fail-over', 'slow-store', 'slow-path']) {
   finds(
     `a client that waits for a store that is gone (${what})`,

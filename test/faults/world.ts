@@ -144,9 +144,12 @@ export class World {
     );
     const slow = there.filter(({ what }) => what === 'slow');
     const still = there.filter(({ what }) => what === 'stop' || what === 'lost-server');
+    const asked = there.filter(({ what }) => what === 'stop' || what === 'kill');
+    // A probe finds a gateway standing still that was told to.
+    const unasked = slow.filter((one) => !asked.some((other) => one.fromMs < other.toMs && other.fromMs < one.toMs));
     return {
       inAllMs: lengthOf([...slow, ...still], fromMs, toMs),
-      longestMs: Math.max(0, ...slow.map((trouble) => trouble.toMs - trouble.fromMs)),
+      longestMs: Math.max(0, ...unasked.map((trouble) => trouble.toMs - trouble.fromMs)),
     };
   }
 
