@@ -87,6 +87,9 @@ const FAR_APART_MS = 1_200;
 /** Within a schedule most answers that come in pieces take longer than this. */
 const LONGEST_PAUSE_MS = 250;
 const CLUSTER_PRIMARIES = 3;
+const LINGERS = 0.01;
+/** Each piece comes within the upstream's deadline. */
+const LINGERS_MS = 6_400;
 /** When a replica has certainly taken over, and its primary may be its replica again. */
 const TAKEN_OVER_MS = [3_000, 4_500, 6_000, 8_000];
 /** Keys of each route over which a primary is killed: some are another primary's. */
@@ -231,6 +234,8 @@ function streamStepOf(random: Random): Step {
 }
 
 function stepOf(random: Random): Step {
+  // Longer than anybody waits for somebody else's answer.
+  if (random.chance(LINGERS)) return dripOf(LINGERS_MS, 8);
   const kind = random.weighted([
     [72, 'answers'],
     [9, 'drips'],

@@ -24,6 +24,7 @@ const REPLY_MS = 1_500;
 /** An answer that was written so shortly before may not have been read. */
 const RECENT_MS = 100;
 const EVICT_MS = 60;
+const TICK_MS = 10;
 /** Longer than any schedule. */
 const SURPRISE_MS = 60_000;
 
@@ -109,19 +110,13 @@ export class Stage {
       case 'forget-scripts':
         return this.#each('SCRIPT', 'FLUSH');
       case 'flush':
-        this.flushesMs.push(performance.now());
-        await this.#during(kind, 'all', () => this.#each('FLUSHALL'));
-        this.flushesMs.push(performance.now());
-        return;
+        return this.#forgetting(() => this.#during(kind, 'all', () => this.#each('FLUSHALL')));
       case 'evict':
-        this.flushesMs.push(performance.now());
-        await this.#during(kind, 'all', () => this.#evict());
-        this.flushesMs.push(performance.now());
-        return;
+        return this.#forgetting(() => this.#during(kind, 'all', () => this.#evict()));
       case 'fail-over':
-        return this.#during(kind, 'all', () => this.place.failOver(fault.primary));
+        return this.#during(kind, 'all', () => this.#unlessLost(this.place.failOver(fault.primary)));
       case 'move-slots':
-        return this.#during(kind, 'all', () => this.place.moveSlots());
+        return this.#during(kind, 'all', () => this.#unlessLost(this.place.moveSlots()));
       case 'cut-upstream':
         return this.#during(kind, 'upstream', async () => {
           onUpstreamDown(fault.gateway, performance.now() - RECENT_MS);
@@ -203,6 +198,21 @@ export class Stage {
   /** The same to break it: one that is gone, or whose connections were just killed, is broken already. */
   async #each(...words: readonly (string | number)[]): Promise<void> {
     await Promise.all(this.place.primaries.map((server) => server.command(...words).catch(() => {})));
+  }
+
+  /** At every moment of it the store may forget anything. */
+  async #forgetting(run: () => Promise<void>): Promise<void> {
+    let atMs = performance.now();
+    await run();
+    for (const untilMs = performance.now(); atMs < untilMs; atMs += TICK_MS) this.flushesMs.push(atMs);
+    this.flushesMs.push(performance.now());
+  }
+
+  /** A server that the others have taken for dead does nothing that it is asked for; that it was is told at the end. */
+  async #unlessLost(done: Promise<void>): Promise<void> {
+    await done.catch(async (error: unknown) => {
+      if (!(await this.place.lostAServer().catch(() => true))) throw error;
+    });
   }
 
   /** For a moment there is room for nothing. */

@@ -222,12 +222,7 @@ class ClusterPlace implements StorePlace {
   }
 
   moveSlots(): Promise<void> {
-    return this.#inTurn(async () => {
-      // A primary that was taken for dead gives nothing away any more; that it was is told at the end.
-      await this.#moveSome().catch(async (error: unknown) => {
-        if (!(await this.lostAServer())) throw error;
-      });
-    });
+    return this.#inTurn(() => this.#moveSome());
   }
 
   async #moveSome(): Promise<void> {
