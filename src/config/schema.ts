@@ -69,6 +69,9 @@ export const STORE_KINDS = {
   }),
 };
 
+/** Of the field that tells them apart. */
+export const STORE_KIND_MEANING = 'Where keys are claimed.';
+
 const store = z
   .discriminatedUnion('kind', [STORE_KINDS.memory, STORE_KINDS.redis])
   .describe('Who remembers which keys are taken.');
