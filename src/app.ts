@@ -160,6 +160,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
         audit: (did, entry) => log.warn(entry, `${did} by an operator`),
       },
       reload,
+      inUse: reloading === null ? null : () => reloading.inUse,
       metrics: { contentType: metrics.contentType, expose: () => metrics.expose() },
     });
     return admin.listen();

@@ -6,8 +6,8 @@
 
 import './cli/young-objects.js';
 import { readFileSync } from 'node:fs';
-import { Command, CommanderError, InvalidArgumentError } from 'commander';
-import { FAILED, USAGE } from './cli/exit-code.js';
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
+import { DONE, FAILED, USAGE } from './cli/exit-code.js';
 import { listenForSignals } from './cli/signals.js';
 
 const { env } = process;
@@ -32,9 +32,9 @@ async function run(argv: readonly string[]): Promise<number> {
     .showSuggestionAfterError()
     .exitOverride();
   const action =
-    <Options>(command: (options: Options) => Promise<number>) =>
-    async (options: Options): Promise<void> => {
-      code = await command(options).catch((error: unknown) => {
+    <Given extends unknown[]>(command: (...given: Given) => Promise<number>) =>
+    async (...given: Given): Promise<void> => {
+      code = await command(...given).catch((error: unknown) => {
         writeError(`oneflight: ${error instanceof Error ? error.message : String(error)}\n`);
         return FAILED;
       });
@@ -55,11 +55,35 @@ async function run(argv: readonly string[]): Promise<number> {
     .command('validate')
     .description('check a configuration: every error with file, line and column')
     .option('--connect', 'look at the store too: what it can promise; exit code 1 when it cannot be used', false)
-    .option(...CONFIG)
+    .option('--print', 'print the configuration in effect: every default, and where each value came from', false)
+    .addOption(new Option('--format <format>', 'what is printed').choices(['text', 'json']).default('text'))
+    .option(CONFIG[0], `${CONFIG[1]}; - is standard input`)
     .action(
-      action(async ({ config, connect }: ConfigOption & { connect: boolean }) => {
+      action(async (options: ValidateFlags) => {
         const { validate } = await import('./cli/validate.js');
-        return validate({ config, connect, env, stdout: process.stdout, stderr: process.stderr });
+        const { stdout, stderr } = process;
+        return validate({ config: undefined, ...options, env, stdin: () => process.stdin, stdout, stderr });
+      }),
+    );
+  program
+    .command('init')
+    .description('write a configuration to begin with, and its schema for editors')
+    .argument('[file]', 'where; - is standard output', './config/gateway.yaml')
+    .option('--stdout', 'write it to standard output', false)
+    .action(
+      action(async (file: string, { stdout }: { stdout: boolean }) => {
+        const { init } = await import('./cli/init.js');
+        return init({ file: stdout ? '-' : file, write, writeError });
+      }),
+    );
+  program
+    .command('schema')
+    .description('print the JSON Schema of the configuration, for editors')
+    .action(
+      action(async () => {
+        const { editorSchemaText } = await import('./config/editor-schema.js');
+        write(editorSchemaText());
+        return DONE;
       }),
     );
   program
@@ -119,6 +143,7 @@ async function run(argv: readonly string[]): Promise<number> {
 }
 
 type ConfigOption = { config?: string };
+type ValidateFlags = ConfigOption & { connect: boolean; print: boolean; format: 'text' | 'json' };
 type DemoFlags = { once: boolean; port: number; api: boolean; host: string };
 type SmokeFlags = ConfigOption & { route: string; request: string; fresh: string[]; url?: string; vary?: string };
 

@@ -19,8 +19,8 @@ const REFERENCE = '\\$\\{';
 
 /** The schema for editors: references are allowed everywhere, and a union with a tag is checked by its tag alone. */
 export function editorSchema(): JsonSchema {
-  const { $schema, ...rest } = describedSchema();
-  const { properties = {}, ...root } = rest;
+  // An included file, or one that includes, need not have everything.
+  const { $schema, properties = {}, required: _, ...root } = describedSchema();
   const { routes, store, ...others } = properties;
   const tagged = (schema: JsonSchema, tag: string, meaning: string, byDefault: string): JsonSchema => {
     const { oneOf = [], ...about } = schema;

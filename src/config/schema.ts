@@ -77,6 +77,7 @@ const store = z
   .describe('Who remembers which keys are taken.');
 
 const DEFAULT_DRAIN = '30s';
+export const DEFAULT_DRAIN_DELAY = '0s';
 const drainTime = duration('0s', '1h');
 
 export const configSchema = fields({
@@ -118,7 +119,7 @@ export const configSchema = fields({
       drainTime,
       fields({
         delay: duration('0s', '1h')
-          .default('0s')
+          .default(DEFAULT_DRAIN_DELAY)
           .describe('How long requests are still accepted after the signal to stop, while /readyz is 503 already.'),
         timeout: drainTime
           .default(DEFAULT_DRAIN)

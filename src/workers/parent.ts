@@ -160,6 +160,7 @@ class Parent {
         audit: (did, entry) => log.warn(entry, `${did} by an operator`),
       },
       reload: () => this.#reload(),
+      inUse: () => this.#reloading.inUse,
       metrics: { contentType: this.#figures.contentType, expose },
     });
     return this.#admin.listen();
