@@ -68,7 +68,9 @@ t.test('what is wrong is told at its place', async (t) => {
     ['routes:\n  - { name: a b, match: { path: /a } }\n', 3, 13, /^Expected a name of up to 64/],
   ];
   for (const [text, line, column, message] of wrong) {
-    t.match(await server.diagnose(...file(text)), [{ line, column, message }], text);
+    const found = await server.diagnose(...file(text));
+    t.equal(found.length, 1, text);
+    t.match(found, [{ line, column, message }], text);
   }
 });
 
