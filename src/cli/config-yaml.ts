@@ -62,10 +62,11 @@ function inline(node: Effective): string {
   }
 }
 
-/** Quoted where YAML needs it, also between brackets. */
+/** Quoted where YAML needs it, also between brackets. On one line. */
 function scalarText(value: EffectiveValue['value']): string {
   if (typeof value !== 'string') return String(value);
-  const text = value.replaceAll('${', '$${');
+  // A function, as in a replacement that is a text `$$` is one sign.
+  const text = value.replaceAll('${', () => '$${');
   const [plain = ''] =
     stringify([text], { collectionStyle: 'flow', lineWidth: 0 })
       .match(/^\[ (.*) \]\n$/)
