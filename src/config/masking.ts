@@ -1,8 +1,8 @@
 /**
  * What of a configuration is shown to people and programs that need not know its secrets.
  *
- * Invariants: what came from a file by `${file:…}` is taken for a secret, whatever field it is in; a field that is sent
- * upstream is one too, whatever its name: how an API is asked is nobody else's business.
+ * Invariants: what came from a file by `${file:…}` is taken for a secret, whatever option it is of; the value of a field
+ * that the gateway sends is one too, whatever its name, also where an option is added later.
  */
 
 import type { Origin } from './expansion.js';
@@ -11,6 +11,8 @@ import { CREDENTIAL } from './key-doubts.js';
 
 export const MASK = '***';
 
+/** User and password of a URL. */
+const USER = /^([a-z][a-z0-9+.-]*:\/\/)[^/?#]*@/i;
 /** A query parameter that is named like a credential. A placeholder such as `{key}` is none. */
 const SECRET_PARAMETER = /([?&][^=&#]*(?:auth|token|secret|session|credential|passw|key|signature)[^=&#]*=)[^&#{]+/gi;
 
@@ -19,26 +21,37 @@ export function shownText(path: FieldPath, text: string, origin: Origin): string
   // An item of a list is named by the list.
   const names = path.filter((step) => typeof step === 'string');
   const field = names.at(-1) ?? '';
-  if (origin === 'file' || SECRET_FIELDS.has(field) || isSentUpstream(names)) return MASK;
-  if (names.at(-2) === 'headers' || isEdit(names)) return CREDENTIAL.test(field) || /cookie/i.test(field) ? MASK : text;
+  if (origin === 'file' || SECRET_FIELDS.has(field) || isSent(names)) return MASK;
+  if (isFieldOfHttp(names) && (CREDENTIAL.test(field) || /cookie/i.test(field))) return MASK;
   if (/-----BEGIN [A-Z ]*PRIVATE KEY-----/.test(text)) return MASK;
+  // A password in it may hold unencoded signs.
   if (field === 'url' && names[0] === 'store') return withoutCredentials(text);
-  return field === 'url' || field === 'path' ? text.replace(SECRET_PARAMETER, `$1${MASK}`) : text;
+  return text.replace(USER, `$1${MASK}@`).replace(SECRET_PARAMETER, `$1${MASK}`);
 }
 
-/** Values of fields that go to an API: of requests, of health checks and of questions. */
-function isSentUpstream(names: readonly string[]): boolean {
-  if (names[0] === 'routes') return names.at(-2) === 'headers' && names.at(-3) === 'reconcile';
-  if (names[0] !== 'upstreams') return false;
-  return (
-    (names[2] === 'health' && names[3] === 'headers') ||
-    (names[2] === 'headers' && names[3] === 'request' && isEdit(names))
-  );
+/** A value of a field that the gateway sends to an API, a health check or whatever else it asks. */
+function isSent(names: readonly string[]): boolean {
+  return isFieldOfHttp(names) && !isOfRequestsMatched(names) && !isOfResponses(names);
 }
 
-/** A value of `set` or `add`. */
+/** Below `headers`, or its `set` and `add`. */
+function isFieldOfHttp(names: readonly string[]): boolean {
+  return names.at(-2) === 'headers' ? !isDirection(names) : isEdit(names);
+}
+
+function isOfRequestsMatched(names: readonly string[]): boolean {
+  return names[0] === 'routes' && names[1] === 'match';
+}
+
+function isOfResponses(names: readonly string[]): boolean {
+  return isEdit(names) && names.at(-3) === 'response';
+}
+
+/** `upstreams.a.headers.request.remove` names fields, and has no values. */
 function isEdit(names: readonly string[]): boolean {
-  return (
-    names[0] === 'upstreams' && names[2] === 'headers' && (names[4] === 'set' || names[4] === 'add') && names.length > 5
-  );
+  return names.at(-4) === 'headers' && (names.at(-2) === 'set' || names.at(-2) === 'add');
+}
+
+function isDirection(names: readonly string[]): boolean {
+  return names[0] === 'upstreams' && names.length === 4 && (names[3] === 'request' || names[3] === 'response');
 }

@@ -30,6 +30,9 @@ t.test('the packed tarball installs without a dependency or a warning about its 
   const demo = await run(program, ['demo', '--once'], { cwd: folder, env });
   t.match(demo.stdout, /proof held/);
 
+  await run(program, ['init'], { cwd: folder, env });
+  t.match((await run(program, ['validate'], { cwd: folder, env })).stdout, /gateway\.yaml: ok/);
+
   const installed = join(prefix, 'lib', 'node_modules', 'oneflight');
   t.notOk(readdirSync(installed).includes('node_modules'), 'it brings no packages');
   const licences = readFileSync(join(installed, 'dist/bin/THIRD-PARTY-LICENSES.txt'), 'utf8');

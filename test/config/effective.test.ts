@@ -141,6 +141,9 @@ t.test('secrets are masked, and nothing else', async (t) => {
     ['routes.0.match.headers.x-tenant', 'abc', 'abc'],
     ['routes.0.match.path', '/token/:id', '/token/:id'],
     ['routes.0.key.0.header', 'authorization', 'authorization'],
+    // Options that there may be one day.
+    ['telemetry.headers.x-team', 'abc', '***'],
+    ['telemetry.endpoint', 'https://user:pw@host/v1?api_key=a', 'https://***@host/v1?api_key=***'],
     // An upstream may be called as it likes.
     ['upstreams.secret.balance', 'round-robin', 'round-robin'],
   ];
