@@ -11,6 +11,7 @@ import { tellOfCertificate, tellOfReload } from './app/telling.js';
 import type { Config, StoreConfig } from './config/config.js';
 import { pseudonymOf } from './config/pseudonym.js';
 import { type ConfigSource, type ConfigState, Reloading, type ReloadResult } from './config/reloading.js';
+import type { Pair } from './config/tls-material.js';
 import { newFlightId } from './core/claim.js';
 import { MemoryBudget } from './core/memory-budget.js';
 import { Flights } from './exchange/flights.js';
@@ -40,6 +41,8 @@ export type GatewayOptions = {
   readonly log: Logger;
   /** Where the configuration came from, to be read again when it changes; null: it stays as it is. */
   readonly source: ConfigSource | null;
+  /** The certificate that the other workers show, for when its files cannot be used just now. */
+  readonly pair?: Pair | null;
   /** Who remembers which keys are taken, where that is not for this process to open. Default: as configured. */
   readonly store?: Store;
 };
@@ -95,6 +98,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   const peers = new Peers(config.trustedProxies);
   const listener = new Listener({
     listen: config.listen,
+    pair: options.pair ?? null,
     limits: config.limits,
     onRefused: (reason) => metrics.connectionRefused(reason),
     onCertificate: (news) => tellOfCertificate(news, log),

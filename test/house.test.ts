@@ -213,7 +213,7 @@ t.test('the container files name what exists', async (t) => {
     copied.filter((file) => !existsSync(resolve(ROOT, file))),
     [],
   );
-  t.match(dockerfile, /^FROM node:24-slim AS build$/m);
+  t.match(dockerfile, /^FROM (?:--platform=\$BUILDPLATFORM )?node:24-slim AS build$/m);
   t.match(dockerfile, /^USER node$/m, 'it does not run as root');
   t.match(dockerfile, /^HEALTHCHECK .*\\\n\s*CMD \["node", "dist\/bin\/main\.js", "health"/m);
   for (const [, json = '[]'] of dockerfile.matchAll(/^(?:ENTRYPOINT|CMD) (\[.+\])$/gm)) {

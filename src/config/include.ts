@@ -8,7 +8,7 @@
 
 import { dirname, isAbsolute, join } from 'node:path';
 import { type ConfigWarning, describeValue, type Fault, pathText } from './fault.js';
-import { type FilesRead, hasWildcard, isSameFile } from './files-read.js';
+import { type FilesRead, hasWildcard, isSameFile, type Matches } from './files-read.js';
 import { isIncludePattern } from './forms.js';
 import { faultAt } from './locate.js';
 import { configSchema } from './schema.js';
@@ -68,11 +68,13 @@ class Including {
     const place = ['include', index];
     const isPattern = hasWildcard(pattern);
     const folder = dirname(this.#file);
-    const named = isPattern
-      ? // A pattern that meets the file itself does not mean it.
-        this.#options.files.matching(folder, pattern).filter((file) => !isSameFile(file, this.#file))
-      : [isAbsolute(pattern) ? pattern : join(folder, pattern)];
-    if (named.length === 0) {
+    const { files: named, unseen } = isPattern
+      ? this.#matching(folder, pattern)
+      : { files: [isAbsolute(pattern) ? pattern : join(folder, pattern)], unseen: [] };
+    for (const { place: folder, reason } of unseen) {
+      this.#faults.push(faultAt(this.#root, place, `the folder ${folder}, to be looked into`, { got: reason }));
+    }
+    if (named.length === 0 && unseen.length === 0) {
       const { position } = faultPlace(this.#root, index);
       this.#warnings.push({
         ...position,
@@ -96,6 +98,12 @@ class Including {
       this.#files.push(file);
       this.#addFile(file, index);
     }
+  }
+
+  /** A pattern that meets the file itself does not mean it. */
+  #matching(folder: string, pattern: string): Matches {
+    const { files, unseen } = this.#options.files.matching(folder, pattern);
+    return { files: files.filter((file) => !isSameFile(file, this.#file)), unseen };
   }
 
   whole(): Whole {

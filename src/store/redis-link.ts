@@ -103,6 +103,8 @@ export class RedisLink {
   readonly #whenClosed = new Set<() => void>();
   #closed = false;
   #reviving: NodeJS.Timeout | null = null;
+  /** Holds back what is written until this turn of the event loop is over. */
+  #gathering: Redis['stream'] | null = null;
 
   /** `onReady` runs after each connect, the first included; `onDown` when a connection is gone. */
   constructor(role: string, options: LinkOptions, onReady: () => void, onDown: () => void) {
@@ -168,6 +170,7 @@ export class RedisLink {
   async ask<T>(run: (client: ScriptedRedis) => Promise<T>, budgetMs: number): Promise<Answer<T>> {
     if (!this.ready) return { kind: 'refused', cause: new Error('not connected') };
     const deadline = performance.now() + budgetMs;
+    this.#gather();
     try {
       return { kind: 'answered', value: await within(run(this.client), budgetMs), repeated: false };
     } catch (cause) {
@@ -183,6 +186,18 @@ export class RedisLink {
       // Of the first try nothing is known, whatever the second one was told.
       return { kind: 'uncertain', cause };
     }
+  }
+
+  /** Has all that is asked in this turn of the event loop written at once: a system call for each was a tenth of a flight's CPU. */
+  #gather(): void {
+    const { stream } = this.client;
+    if (this.#gathering === stream) return;
+    this.#gathering = stream;
+    stream.cork();
+    setImmediate(() => {
+      stream.uncork();
+      this.#gathering = null;
+    });
   }
 
   /** Whether a connection gets ready in time. One that still says it is when a command was dropped is the old one. */

@@ -95,6 +95,29 @@ t.test('what a pattern names and nobody can read is an error: its rules are not 
   t.equal(result.kind === 'invalid' && result.errors.length, 1, 'a folder is none');
 });
 
+t.test('a folder that cannot be looked into is an error; one that is not there has no files', async (t) => {
+  const folder = t.testdir({
+    'gateway.yaml': `${API}include: [ "loop/*.yaml", "plain/*.yaml", "deep/*/*.yaml", "none/*.yaml" ]\n`,
+    loop: t.fixture('symlink', 'loop'),
+    plain: '',
+    deep: {
+      good: { 'a.yaml': routes('a') },
+      loop: t.fixture('symlink', 'loop'),
+      gone: t.fixture('symlink', 'nowhere'),
+    },
+  });
+  const result = loadConfig(join(folder, 'gateway.yaml'), {});
+  t.match(result.kind === 'invalid' && result.errors, [
+    { path: 'include[0]', expected: /\/loop, to be looked into$/, got: /ELOOP/ },
+    { path: 'include[1]', expected: /\/plain, to be looked into$/, got: 'not a directory' },
+    { path: 'include[2]', expected: /\/deep\/loop, to be looked into$/, got: /ELOOP/ },
+  ]);
+  t.equal(result.kind === 'invalid' && result.errors.length, 3);
+  t.equal(result.files.haveChanged(), false);
+  rmSync(join(folder, 'plain'));
+  t.equal(result.files.haveChanged(), true, 'it can be looked into again');
+});
+
 t.test('a pattern that meets the file itself does not mean it', async (t) => {
   const files = { 'gateway.yaml': `include: ["*.yaml"]\n${API}`, 'more.yaml': routes('more') };
   t.same(

@@ -231,7 +231,10 @@ t.test('the audit says what is guaranteed, and warns of what is not', async (t) 
     /^store: (Redis|Valkey) \S+, one primary, 0 replicas: one leader a key .*; a restart forgets them all$/m,
   );
   t.match(first.stdout, /^store: warning: a restart of the store forgets every claim; set appendonly to yes/m);
-  t.notMatch(first.stdout, /evict|min-replicas/);
+  t.notMatch(first.stdout, /evict|min-replicas|full/);
+
+  await server.command('CONFIG', 'SET', 'maxmemory', '1');
+  t.match((await validated(at)).stdout, /^store: warning: the store is full: .*maxmemory$/m);
 
   await server.command('CONFIG', 'SET', 'appendonly', 'yes');
   await server.command('CONFIG', 'SET', 'maxmemory', '100mb');

@@ -86,6 +86,7 @@ export async function startInProcess(
   };
   const handling = { generation, secrets: [], identity: { pseudonym: 'oneflight-test' }, overload: () => null };
   const listener = new Listener({
+    pair: null,
     listen: { host: '127.0.0.1', port: 0, tls: null, http2: false, proxyProtocol: false },
     limits: DEFAULT_LIMITS,
     onRefused: () => {},
