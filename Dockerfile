@@ -7,6 +7,7 @@ RUN npm ci --ignore-scripts
 COPY tsconfig.json ./
 COPY scripts scripts
 COPY src src
+COPY config config
 RUN npm run build
 
 FROM node:24-slim

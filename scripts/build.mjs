@@ -13,6 +13,8 @@ process.chdir(fileURLToPath(new URL('..', import.meta.url)));
 rmSync('dist', { recursive: true, force: true });
 execFileSync(process.execPath, ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.json'], { stdio: 'inherit' });
 cpSync('src/store/lua', 'dist/src/store/lua', { recursive: true });
+// What `oneflight init` writes.
+cpSync('config/gateway.yaml', 'dist/src/cli/gateway.yaml');
 
 const { metafile } = await build({
   // A worker is a program of its own, beside the one that starts it.
@@ -35,6 +37,7 @@ const { metafile } = await build({
   },
 });
 cpSync('src/store/lua', 'dist/bin/lua', { recursive: true });
+cpSync('config/gateway.yaml', 'dist/bin/gateway.yaml');
 chmodSync('dist/bin/main.js', 0o755);
 const packages = packagesOf(metafile.inputs);
 writeFileSync('dist/bin/THIRD-PARTY-LICENSES.txt', licencesOf(packages));

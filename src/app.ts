@@ -170,6 +170,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
         return explainer.explain(request, { values, store: ask === 'asked' ? store : null });
       },
       reload,
+      inUse: reloading === null ? null : () => reloading.inUse,
       metrics: { contentType: metrics.contentType, expose: () => metrics.expose() },
     });
     return admin.listen();

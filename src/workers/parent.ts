@@ -186,6 +186,7 @@ class Parent {
         return new Explainer(this.#config).explain(request, { values, store: ask === 'asked' ? store : null });
       },
       reload: () => this.#reload(),
+      inUse: () => this.#reloading.inUse,
       metrics: { contentType: this.#figures.contentType, expose },
     });
     return this.#admin.listen();

@@ -42,7 +42,13 @@ t.test('the package has what is intended, and nothing else', async (t) => {
   const ours = packed.filter((path) => path.startsWith('dist/') && !/^dist\/bin\/[\w-]+-[A-Z0-9]{8}\.js$/.test(path));
   t.strictSame(
     ours.filter((path) => !path.startsWith('dist/bin/lua/')),
-    ['dist/bin/THIRD-PARTY-LICENSES.txt', 'dist/bin/main.js', 'dist/bin/sbom.cdx.json', 'dist/bin/worker-process.js'],
+    [
+      'dist/bin/THIRD-PARTY-LICENSES.txt',
+      'dist/bin/gateway.yaml',
+      'dist/bin/main.js',
+      'dist/bin/sbom.cdx.json',
+      'dist/bin/worker-process.js',
+    ],
   );
   const others = packed.filter((path) => !path.startsWith('dist/'));
   t.strictSame(others, [
@@ -50,6 +56,7 @@ t.test('the package has what is intended, and nothing else', async (t) => {
     'README.md',
     'config/gateway.compose.yaml',
     'config/gateway.yaml',
+    'config/oneflight.schema.json',
     'config/session-refresh.http',
     'deploy/systemd/oneflight.service',
     'package.json',
@@ -79,6 +86,9 @@ t.test('the packed tarball installs without a dependency or a warning about its 
   t.equal((await run(program, ['--version'], { cwd: folder, env })).stdout, `${version}\n`);
   const demo = await run(program, ['demo', '--once'], { cwd: folder, env });
   t.match(demo.stdout, /proof held/);
+
+  await run(program, ['init'], { cwd: folder, env });
+  t.match((await run(program, ['validate'], { cwd: folder, env })).stdout, /gateway\.yaml: ok/);
 
   const installed = join(prefix, 'lib', 'node_modules', 'oneflight');
   t.notOk(readdirSync(installed).includes('node_modules'), 'it brings no packages');

@@ -6,6 +6,7 @@ import t, { type Test } from 'tap';
 import { validate } from '../../src/cli/validate.js';
 import { formatError } from '../../src/config/fault.js';
 import { type LoadResult, loadConfig } from '../../src/config/load.js';
+import { CHECK_ONLY } from '../support/check-only.js';
 import { tlsFile } from '../support/dial.js';
 
 const API = 'upstreams: { api: { url: "http://127.0.0.1:3000" } }\n';
@@ -248,7 +249,8 @@ t.test('validate says how many files are included, and what is wrong in them', a
   const { folder } = loaded(t, files);
   let said = '';
   const sink = { write: (text: string) => (said += text) };
-  const options = { config: join(folder, 'gateway.yaml'), connect: false, env: {}, stdout: sink, stderr: sink };
+  const config = join(folder, 'gateway.yaml');
+  const options = { ...CHECK_ONLY, config, env: {}, stdout: sink, stderr: sink };
   t.equal(await validate(options), 0);
   t.match(said, /gateway\.yaml: ok \(1 route, 1 upstream, memory store, 1 included file\)/);
   said = '';

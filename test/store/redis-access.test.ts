@@ -15,6 +15,7 @@ import { RedisStore } from '../../src/store/redis.js';
 import { auditOf, look } from '../../src/store/redis-audit.js';
 import { newClient, type ScriptedRedis } from '../../src/store/redis-client.js';
 import { RedisLink } from '../../src/store/redis-link.js';
+import { CHECK_ONLY } from '../support/check-only.js';
 import { tlsFile } from '../support/dial.js';
 import { eventually } from '../support/gate.js';
 import { configOf, startGateway } from '../support/gateway.js';
@@ -89,7 +90,14 @@ async function validated(written: string): Promise<Validated> {
     },
   });
   const config = fileOf(written);
-  const code = await validate({ config, connect: true, env: {}, stdout: into('stdout'), stderr: into('stderr') });
+  const code = await validate({
+    ...CHECK_ONLY,
+    config,
+    connect: true,
+    env: {},
+    stdout: into('stdout'),
+    stderr: into('stderr'),
+  });
   return { code, ...said };
 }
 
