@@ -203,14 +203,14 @@ t.test('a log, in text and in JSON', async (t) => {
 
 t.test('100,000 lines pass through a process with little memory', async (t) => {
   const { run } = commands(t);
-  const pad = 'x'.repeat(700);
+  const pad = 'x'.repeat(1_500);
   function* lines(): Generator<string> {
     for (let i = 0; i < 100_000; i += 1) {
       const content = `{"id":${Math.floor(i / 2)},"pad":"${pad}${i}"}`;
       yield `${JSON.stringify({ time: 1_700_000_000_000 + i, method: 'POST', target: '/json', content, durationMs: 5 })}\n`;
     }
   }
-  const { code, stdout, stderr } = await run(['--log', '-', '--format', 'json'], lines(), ['--max-old-space-size=96']);
+  const { code, stdout, stderr } = await run(['--log', '-', '--format', 'json'], lines(), ['--max-old-space-size=144']);
   t.equal(code, 0, stderr.slice(-500));
   t.match(JSON.parse(stdout), {
     requests: 100_000,
