@@ -15,6 +15,8 @@ function keeperIn(inOutage: 'lost' | 'unconfirmed') {
       seen.tries += 1;
       throw new StoreUnavailable('away');
     },
+    watch: () => {},
+    unwatch: () => {},
   } as unknown as Leases;
   const keeper = new LeaseKeeper(LEASE, store, {
     claimedAtMs: performance.now(),
