@@ -42,6 +42,14 @@ export class RedisOperator {
   }
 
   async settle(key: string, as: SettleAs, only: string | null): Promise<'settled' | 'absent' | 'other'> {
+    const settled = await this.#settle(key, as, only);
+    // A server writes pushes in the turn of the script, but behind its answer: the answer to a later question is behind
+    // both, so that the leader's process has its push before whoever has this answer can ask it again.
+    if (settled === 'settled') await this.#options.ask(key, (client) => client.ping());
+    return settled;
+  }
+
+  async #settle(key: string, as: SettleAs, only: string | null): Promise<'settled' | 'absent' | 'other'> {
     const { ask, names, turns } = this.#options;
     if (!names.isKey(key)) return 'absent';
     for (let i = 0; i < SETTLE_TRIES; i += 1) {

@@ -74,7 +74,8 @@ export class StoreServer implements LeaseHolder {
   /** One of the worker's flights or turns is over, and nothing that it holds. */
   revoked(lease: Lease): void {
     this.#holdings.ended(lease);
-    this.#channel.send({ kind: 'revoked', flight: lease.flight } satisfies Revoked);
+    // The operator's answer must not be faster: whoever has it may ask the worker again.
+    this.#channel.sendNow({ kind: 'revoked', flight: lease.flight } satisfies Revoked);
   }
 
   #giveUp(): Promise<number> {
