@@ -27,11 +27,11 @@
 --   'free', flight or ''                                  by an operator's word: 1 the flight's turn, or every turn whose
 --     outcome is unknown, was freed; 0 there is none; 2 others have turns
 --
--- The token is '<until>@<process>': a process's own note of until when it may count on a lease that it was promised, which
--- comes back with the turn that this promise made, and its id. Of an earlier version it is the note alone: it stands in
--- the place of a field of its own, which those versions would not read. A lease that is given with a turn is the rest of the promise, so that the places of a dead
--- process are passed over, one after the other, within one lease of its death. An offer that is not taken was not used:
--- it is free when it ends, whatever it was to hold.
+-- The token is '<until>@<process>': a process's own note of until when it may count on a lease that it was promised, and
+-- its id; it comes back with the turn that this promise made. Of an earlier version it is the note alone: the id stands
+-- there because those versions read a turn as seven words. A lease that is given with a turn is the rest of the promise,
+-- so that the places of a dead process are passed over, one after the other, within one lease of its death. An offer that
+-- is not taken was not used: it is free when it ends, whatever it was to hold.
 --
 -- Pushes, to processes: 'g', length of the flight id as one byte, flight id, '<fence> <token>': the turn is there.
 -- 'b', length of the key as one byte, key: look again, your places are gone.

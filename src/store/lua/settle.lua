@@ -1,5 +1,5 @@
--- Ends what has the key, by an operator's word or by that of the API, and tells the waiting processes
--- and that of its leader.
+-- Ends what has the key, by an operator's word or by that of the API, and tells the waiting processes and
+-- that of its leader.
 --
 -- KEYS[1]  the key's record
 -- KEYS[2]  the result of the flight that has the key, for waiters that missed the push
