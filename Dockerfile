@@ -1,17 +1,20 @@
-# Build: everything, then only what runs, which is the bundle.
-FROM node:24-slim AS build
+# Build: everything, then only what runs, which is the bundle. It is the same for every processor, so that it is built on the
+# builder's own, and nothing runs in the stage that has another.
+FROM --platform=$BUILDPLATFORM node:24-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --ignore-scripts
 COPY tsconfig.json ./
 COPY scripts scripts
 COPY src src
+COPY config config
 RUN npm run build
 
 FROM node:24-slim
+LABEL org.opencontainers.image.title=oneflight org.opencontainers.image.licenses=MIT
 ENV NODE_ENV=production
 WORKDIR /app
-COPY --from=build /app/package.json ./
+COPY package.json LICENSE ./
 COPY --from=build /app/dist/bin dist/bin
 # Nothing is written at run time: the root file system may be read-only.
 USER node

@@ -1,15 +1,20 @@
 // Builds dist/ from nothing: the compiler's output for tests and benchmarks, and in dist/bin/ what is published and run:
-// the same as a bundle, with the Lua scripts and the licences of what is inside. Nothing else needs to be installed.
+// the same as a bundle, with the Lua scripts, and the licences and the bill of materials (SBOM) of what is inside. Nothing
+// else needs to be installed.
 import { execFileSync } from 'node:child_process';
-import { chmodSync, cpSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { build } from 'esbuild';
+import { build, version as esbuildVersion } from 'esbuild';
 import { licencesOf } from './licences.mjs';
+import { directOf, packagesOf } from './packages.mjs';
+import { sbomOf } from './sbom.mjs';
 
 process.chdir(fileURLToPath(new URL('..', import.meta.url)));
 rmSync('dist', { recursive: true, force: true });
 execFileSync(process.execPath, ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.json'], { stdio: 'inherit' });
 cpSync('src/store/lua', 'dist/src/store/lua', { recursive: true });
+// What `oneflight init` writes.
+cpSync('config/gateway.yaml', 'dist/src/cli/gateway.yaml');
 
 const { metafile } = await build({
   // A worker is a program of its own, beside the one that starts it.
@@ -32,5 +37,10 @@ const { metafile } = await build({
   },
 });
 cpSync('src/store/lua', 'dist/bin/lua', { recursive: true });
+cpSync('config/gateway.yaml', 'dist/bin/gateway.yaml');
 chmodSync('dist/bin/main.js', 0o755);
-writeFileSync('dist/bin/THIRD-PARTY-LICENSES.txt', licencesOf(Object.keys(metafile.inputs)));
+const packages = packagesOf(metafile.inputs);
+writeFileSync('dist/bin/THIRD-PARTY-LICENSES.txt', licencesOf(packages));
+const own = JSON.parse(readFileSync('package.json', 'utf8'));
+const tools = [{ name: 'esbuild', version: esbuildVersion }];
+writeFileSync('dist/bin/sbom.cdx.json', sbomOf({ own, packages, direct: directOf(metafile.inputs), tools }));

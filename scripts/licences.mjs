@@ -2,20 +2,13 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** `inputs`: paths of the files inside. Throws for a package that comes without the text of its licence. */
-export function licencesOf(inputs) {
-  const folders = new Set(inputs.map(packageFolderOf).filter((folder) => folder !== null));
-  const texts = [...folders].map((folder) => {
-    const { name, version, license } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
-    return { name, text: `${name} ${version} (${license})\n\n${licenceTextOf(folder, name).trim()}\n` };
-  });
-  const sorted = texts.sort((a, b) => (a.name < b.name ? -1 : 1)).map(({ text }) => text);
-  return `Oneflight holds these packages, under their licences.\n\n${sorted.join(`\n${'-'.repeat(80)}\n\n`)}`;
-}
-
-/** The folder of the package a file belongs to; null: one of our own. */
-function packageFolderOf(file) {
-  return /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(file)?.[0] ?? null;
+/** `packages`: those inside (packages.mjs). Throws for one that comes without the text of its licence. */
+export function licencesOf(packages) {
+  const texts = packages.map(
+    ({ name, version, license, folder }) =>
+      `${name} ${version} (${license})\n\n${licenceTextOf(folder, name).trim()}\n`,
+  );
+  return `Oneflight holds these packages, under their licences.\n\n${texts.join(`\n${'-'.repeat(80)}\n\n`)}`;
 }
 
 function licenceTextOf(folder, name) {

@@ -11,6 +11,7 @@ import { tellOfCertificate, tellOfReload } from './app/telling.js';
 import type { Config, StoreConfig } from './config/config.js';
 import { pseudonymOf } from './config/pseudonym.js';
 import { type ConfigSource, type ConfigState, Reloading, type ReloadResult } from './config/reloading.js';
+import type { Pair } from './config/tls-material.js';
 import { newFlightId } from './core/claim.js';
 import { MemoryBudget } from './core/memory-budget.js';
 import { Flights } from './exchange/flights.js';
@@ -40,6 +41,8 @@ export type GatewayOptions = {
   readonly log: Logger;
   /** Where the configuration came from, to be read again when it changes; null: it stays as it is. */
   readonly source: ConfigSource | null;
+  /** The certificate that the other workers show, for when its files cannot be used just now. */
+  readonly pair?: Pair | null;
   /** Who remembers which keys are taken, where that is not for this process to open. Default: as configured. */
   readonly store?: Store;
 };
@@ -95,6 +98,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   const peers = new Peers(config.trustedProxies);
   const listener = new Listener({
     listen: config.listen,
+    pair: options.pair ?? null,
     limits: config.limits,
     onRefused: (reason) => metrics.connectionRefused(reason),
     onCertificate: (news) => tellOfCertificate(news, log),
@@ -159,7 +163,14 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
         isRule: (name) => generations.rules.isRule(name),
         audit: (did, entry) => log.warn(entry, `${did} by an operator`),
       },
+      // Loaded by who asks.
+      explain: async ({ request, values, store: ask }) => {
+        const { Explainer } = await import('./explain/explaining.js');
+        const explainer = new Explainer(generations.config, { pseudonym: identity.pseudonym });
+        return explainer.explain(request, { values, store: ask === 'asked' ? store : null });
+      },
       reload,
+      inUse: reloading === null ? null : () => reloading.inUse,
       metrics: { contentType: metrics.contentType, expose: () => metrics.expose() },
     });
     return admin.listen();
@@ -213,6 +224,20 @@ async function redisOf(config: Extract<StoreConfig, { kind: 'redis' }>, log: Sto
   const { RedisStore } = await import('./store/redis.js');
   const { access, prefix, commandTimeoutMs, waitReplicas, secrets } = config;
   return new RedisStore({ access, prefix, commandTimeoutMs, waitReplicas, secrets, log });
+}
+
+/** Opens the store of a configuration for as long as it is used. */
+export async function withStore<T>(config: StoreConfig, use: (store: Store) => Promise<T>): Promise<T> {
+  const store =
+    config.kind === 'memory'
+      ? new MemoryStore({ budget: new MemoryBudget(config.maxMemoryBytes) })
+      : await redisOf(config, () => {});
+  try {
+    await store.open();
+    return await use(store);
+  } finally {
+    await store.close();
+  }
 }
 
 export type StoreCheck =

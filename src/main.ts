@@ -6,9 +6,11 @@
 
 import './cli/young-objects.js';
 import { readFileSync } from 'node:fs';
-import { Command, CommanderError, InvalidArgumentError } from 'commander';
-import { FAILED, USAGE } from './cli/exit-code.js';
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
+import { DONE, FAILED, USAGE } from './cli/exit-code.js';
+import type { ExplainOptions } from './cli/explain.js';
 import { listenForSignals } from './cli/signals.js';
+import type { DataArgument } from './cli/told-arguments.js';
 
 const { env } = process;
 const write = (text: string): void => void process.stdout.write(text);
@@ -32,9 +34,9 @@ async function run(argv: readonly string[]): Promise<number> {
     .showSuggestionAfterError()
     .exitOverride();
   const action =
-    <Options>(command: (options: Options) => Promise<number>) =>
-    async (options: Options): Promise<void> => {
-      code = await command(options).catch((error: unknown) => {
+    <Given extends unknown[]>(command: (...given: Given) => Promise<number>) =>
+    async (...given: Given): Promise<void> => {
+      code = await command(...given).catch((error: unknown) => {
         writeError(`oneflight: ${error instanceof Error ? error.message : String(error)}\n`);
         return FAILED;
       });
@@ -55,11 +57,35 @@ async function run(argv: readonly string[]): Promise<number> {
     .command('validate')
     .description('check a configuration: every error with file, line and column')
     .option('--connect', 'look at the store too: what it can promise; exit code 1 when it cannot be used', false)
-    .option(...CONFIG)
+    .option('--print', 'print the configuration in effect: every default, and where each value came from', false)
+    .addOption(new Option('--format <format>', 'what is printed').choices(['text', 'json']).default('text'))
+    .option(CONFIG[0], `${CONFIG[1]}; - is standard input`)
     .action(
-      action(async ({ config, connect }: ConfigOption & { connect: boolean }) => {
+      action(async (options: ValidateFlags) => {
         const { validate } = await import('./cli/validate.js');
-        return validate({ config, connect, env, stdout: process.stdout, stderr: process.stderr });
+        const { stdout, stderr } = process;
+        return validate({ config: undefined, ...options, env, stdin: () => process.stdin, stdout, stderr });
+      }),
+    );
+  program
+    .command('init')
+    .description('write a configuration to begin with, and its schema for editors')
+    .argument('[file]', 'where; - is standard output', './config/gateway.yaml')
+    .option('--stdout', 'write it to standard output', false)
+    .action(
+      action(async (file: string, { stdout }: { stdout: boolean }) => {
+        const { init } = await import('./cli/init.js');
+        return init({ file: stdout ? '-' : file, write, writeError });
+      }),
+    );
+  program
+    .command('schema')
+    .description('print the JSON Schema of the configuration, for editors')
+    .action(
+      action(async () => {
+        const { editorSchemaText } = await import('./config/editor-schema.js');
+        write(editorSchemaText());
+        return DONE;
       }),
     );
   program
@@ -88,6 +114,34 @@ async function run(argv: readonly string[]): Promise<number> {
       action(async (options: SmokeFlags) => {
         const { smoke } = await import('./cli/smoke.js');
         return smoke({ ...absent, ...options, env, write, writeError });
+      }),
+    );
+  const data: DataArgument[] = [];
+  const piece = (kind: DataArgument['kind']) => (text: string) => void data.push({ kind, text });
+  program
+    .command('explain')
+    .argument('[words...]', 'METHOD and TARGET')
+    .usage("[METHOD] TARGET [-H 'name: value'] [-d data] | --request FILE | --log FILE")
+    .description('why a request gets what it gets: rule, key, and what becomes of it; nothing is sent')
+    .option('-X <method>', 'the method; else GET, with data POST')
+    .option('-H, --header <line>', "field, as 'name: value' (repeatable)", collect, [])
+    .option('-d, --data <data>', 'content, or @file without its line breaks, or @- (repeatable)', piece('data'))
+    .option('--data-raw <data>', 'content as it stands', piece('raw'))
+    .option('--data-binary <data>', 'content, or @file as it is', piece('binary'))
+    .option('--json <data>', 'content of type application/json, or @file', piece('json'))
+    .option('--host <host>', 'the Host field; else that of the URL, or of the gateway')
+    .option('--request <file>', 'request in .http form, or - for standard input')
+    .option('--log <file>', 'replay a log of requests, one JSON object a line, or - for standard input')
+    .option('--show-values', 'values of key parts and of the query, in place of their kind and length', false)
+    .option('--live', 'ask the store what has the key now', false)
+    .option('--url <url>', 'the admin listener that --live asks where the store is in memory; else as configured')
+    .addOption(new Option('--format <format>').choices(['text', 'json']).default('text'))
+    .option(...CONFIG)
+    .action(
+      action(async (words: string[], { X: method, header: headers, ...flags }: ExplainFlags) => {
+        const { explain } = await import('./cli/explain.js');
+        const absent = { config: undefined, url: undefined, host: undefined, request: undefined, log: undefined };
+        return explain({ ...absent, ...flags, words, method, headers, data, env, write, writeError });
       }),
     );
   program
@@ -119,7 +173,10 @@ async function run(argv: readonly string[]): Promise<number> {
 }
 
 type ConfigOption = { config?: string };
+type ValidateFlags = ConfigOption & { connect: boolean; print: boolean; format: 'text' | 'json' };
 type DemoFlags = { once: boolean; port: number; api: boolean; host: string };
+type ExplainFlags = Partial<Pick<ExplainOptions, 'config' | 'url' | 'host' | 'request' | 'log'>> &
+  Pick<ExplainOptions, 'showValues' | 'live' | 'format'> & { X?: string; header: string[] };
 type SmokeFlags = ConfigOption & { route: string; request: string; fresh: string[]; url?: string; vary?: string };
 
 function portOf(text: string): number {

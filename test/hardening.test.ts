@@ -10,7 +10,7 @@ import t from 'tap';
 import { parse } from 'yaml';
 import { burst, request } from './support/client.js';
 import { tlsYaml } from './support/dial.js';
-import { eventually, within } from './support/gate.js';
+import { delay, eventually, within } from './support/gate.js';
 import { configOf, startGateway } from './support/gateway.js';
 import { startRedis } from './support/redis.js';
 import { startUpstream } from './support/upstream.js';
@@ -125,4 +125,17 @@ t.test('the process writes no file, runs no program and loads no binary', async 
     gateway.logs.filter(({ level }) => typeof level === 'number' && level >= 50),
     [],
   );
+});
+
+t.test('no signal opens a port for debuggers, neither in the gateway nor in its workers', async (t) => {
+  const stub = await startUpstream(t);
+  const config = configOf({ upstream: stub.url, routes: '', more: 'workers: 2' });
+  const gateway = await startGateway(t, { config, alone: [] });
+  const workers = gateway.logs.filter(({ msg }) => msg === 'worker started') as { workerPid?: number }[];
+  t.equal(workers.length, 2);
+  for (const pid of [gateway.pid, ...workers.map(({ workerPid }) => workerPid!)]) process.kill(pid, 'SIGUSR1');
+  // Node would say on standard error that it listens, at some moment.
+  await delay(500);
+  t.equal((await gateway.request({ path: '/alive' })).status, 200);
+  t.equal(gateway.stderr, '');
 });

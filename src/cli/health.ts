@@ -2,7 +2,7 @@
 
 import { findConfig } from '../config/load.js';
 import { DONE, FAILED } from './exit-code.js';
-import { listenerUrl } from './listener-address.js';
+import { type AdminAddress, adminAddress, operatorFields } from './listener-address.js';
 import { openConfig } from './open-config.js';
 import { send } from './send.js';
 
@@ -15,18 +15,20 @@ export type HealthOptions = {
   readonly writeError: (text: string) => void;
 };
 
-type Target = { readonly origin: URL; readonly token: string | null };
-
 const TIMEOUT_MS = 3_000;
 const DEFAULT_URL = 'http://127.0.0.1:9090';
 
 /** Asks the admin listener whether the gateway is alive and ready: 0 yes, 1 no. */
 export async function health(options: HealthOptions): Promise<number> {
   try {
-    const { origin, token } = targetOf(options);
-    const fields = token === null ? [] : ['Authorization', `Bearer ${token}`];
+    const admin = targetOf(options);
+    const fields = operatorFields(admin);
     for (const target of ['/livez', '/readyz']) {
-      const { status } = await send(origin, { method: 'GET', target, fields, content: Buffer.alloc(0) }, TIMEOUT_MS);
+      const { status } = await send(
+        admin.origin,
+        { method: 'GET', target, fields, content: Buffer.alloc(0) },
+        TIMEOUT_MS,
+      );
       if (status !== 200) throw new Error(`${target} answered ${status}`);
     }
     options.write('ready\n');
@@ -37,13 +39,11 @@ export async function health(options: HealthOptions): Promise<number> {
   }
 }
 
-function targetOf({ url, config, env }: HealthOptions): Target {
+function targetOf({ url, config, env }: HealthOptions): AdminAddress {
   if (url !== undefined || findConfig(config, env) === null) {
     return { origin: new URL(url ?? DEFAULT_URL), token: null };
   }
   const opened = openConfig(config, env);
   if (opened.kind === 'bad') throw new Error(`bad configuration\n${opened.report.trimEnd()}`);
-  const { admin } = opened.config;
-  if (admin.kind === 'off') throw new Error('the admin listener is switched off');
-  return { origin: listenerUrl(admin.host, admin.port), token: admin.token };
+  return adminAddress(opened.config.admin);
 }

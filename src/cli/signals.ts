@@ -2,7 +2,7 @@
  * The signals of a gateway's process, listened for before anything else is loaded.
  *
  * Invariants: the first SIGTERM or SIGINT drains, a second one ends at once; SIGHUP never ends the process, and one that
- * comes while the gateway starts is not lost.
+ * comes while the gateway starts is not lost; no signal opens a debugger.
  */
 
 import { FAILED } from './exit-code.js';
@@ -35,6 +35,8 @@ export function listenForSignals(): Signals {
   process.on('SIGTERM', onSignal);
   process.on('SIGINT', onSignal);
   process.on('SIGHUP', onHangUp);
+  // Without a listener Node opens a port for debuggers, which anybody on the machine may use.
+  process.on('SIGUSR1', () => {});
   return {
     first,
     whenHungUp: (listener) => {

@@ -1,60 +1,90 @@
 /** `oneflight validate`: what is wrong or doubtful in a configuration, without starting anything; with `--connect`, in its store too. */
 
 import type { Config } from '../config/config.js';
-import { formatWarning } from '../config/fault.js';
-import { BAD_CONFIG, DONE, FAILED } from './exit-code.js';
-import { openConfig } from './open-config.js';
+import { formatError, formatWarning } from '../config/fault.js';
+import { findAndLoadConfig, type LoadResult, loadConfig } from '../config/load.js';
+import { BAD_CONFIG, DONE } from './exit-code.js';
+import { connectionOf, exitCodeOf } from './store-connection.js';
 
 export type ValidateOptions = {
-  /** The file that `-c` named. */
+  /** The file that `-c` named; `-` is standard input. */
   readonly config: string | undefined;
   /** Whether to connect to the store, and look at it. */
   readonly connect: boolean;
+  /** Whether to print the configuration in effect. */
+  readonly print: boolean;
+  readonly format: 'text' | 'json';
   readonly env: NodeJS.ProcessEnv;
+  /** Opened only when it is read. */
+  readonly stdin: () => AsyncIterable<Buffer | string>;
   readonly stdout: { write(text: string): unknown };
   readonly stderr: { write(text: string): unknown };
 };
 
-/** Says on stdout that the file is fine, or on stderr, one line each, why not. Answers the exit code. */
+type Loaded = Extract<LoadResult, { kind: 'loaded' }>;
+
+/** What errors call a configuration that came on standard input. */
+const STDIN = '<stdin>';
+
+/** Says whether the file is fine, and why not. Answers the exit code. */
 export async function validate(options: ValidateOptions): Promise<number> {
-  const opened = openConfig(options.config, options.env);
-  if (opened.kind === 'bad') {
-    options.stderr.write(opened.report);
+  const result = options.config === '-' ? await loadStdin(options) : findAndLoadConfig(options.config, options.env);
+  if (options.format === 'json') {
+    const { validateJson } = await import('./validate-json.js');
+    return validateJson(result, options);
+  }
+  if (result.kind === 'invalid') {
+    options.stderr.write(result.errors.map((error) => `${formatError(error)}\n`).join(''));
     return BAD_CONFIG;
   }
-  const { file, warnings, included } = opened;
-  const { rules, upstreams, store } = opened.config;
-  const facts = [counted(rules.length, 'route'), counted(upstreams.size, 'upstream'), `${store.kind} store`];
+  await report(result, options);
+  return options.connect ? tellConnection(result.config.store, options) : DONE;
+}
+
+async function loadStdin({ stdin, env }: ValidateOptions): Promise<LoadResult> {
+  const pieces: Buffer[] = [];
+  for await (const piece of stdin()) pieces.push(Buffer.from(piece));
+  return loadConfig(STDIN, env, Buffer.concat(pieces));
+}
+
+/** Lines that say that all is fine. What is printed stands alone on stdout, so that it can be a file. */
+async function report(result: Loaded, { print, stdout, stderr }: ValidateOptions): Promise<void> {
+  const { file, warnings, included, config } = result;
+  const facts = [
+    counted(config.rules.length, 'route'),
+    counted(config.upstreams.size, 'upstream'),
+    `${config.store.kind} store`,
+  ];
   if (included.length > 0) facts.push(counted(included.length, 'included file'));
   if (warnings.length > 0) facts.push(counted(warnings.length, 'warning'));
-  options.stdout.write(`${file}: ok (${facts.join(', ')})\n`);
-  for (const warning of warnings) options.stdout.write(`${formatWarning(warning)}\n`);
-  return options.connect ? lookAtStore(store, options) : DONE;
+  const beside = print ? stderr : stdout;
+  beside.write(`${file}: ok (${facts.join(', ')})\n`);
+  for (const warning of warnings) beside.write(`${formatWarning(warning)}\n`);
+  if (!print) return;
+  const [{ effectiveOf }, { configYaml }] = await Promise.all([
+    import('../config/effective.js'),
+    import('./config-yaml.js'),
+  ]);
+  stdout.write(configYaml(effectiveOf(result.written)));
 }
 
 /** Prints what a gateway would log of the store at its start. */
-async function lookAtStore(config: Config['store'], { stdout, stderr }: ValidateOptions): Promise<number> {
-  // Not needed without --connect, and it is the whole gateway.
-  const { checkStore } = await import('../app.js');
-  const checked = await checkStore(config);
-  if (checked === null) {
-    stdout.write('store: in this process, nothing to connect to\n');
-    return DONE;
+async function tellConnection(config: Config['store'], { print, stdout, stderr }: ValidateOptions): Promise<number> {
+  const connection = await connectionOf(config);
+  const beside = print ? stderr : stdout;
+  if (connection.kind === 'in-process') beside.write('store: in this process, nothing to connect to\n');
+  if (connection.kind === 'unreachable') for (const reason of connection.reasons) stderr.write(`store: ${reason}\n`);
+  if (connection.kind === 'good' || connection.kind === 'bad') {
+    const { server, shape, guaranteed, unseen, warnings } = connection;
+    const partly = unseen === null ? '' : ` (could not look at: ${unseen})`;
+    beside.write(`store: ${server}, ${shape}: ${guaranteed}${partly}\n`);
+    for (const { message, ...more } of warnings) {
+      const named = Object.entries(more).map(([name, value]) => `${name}: ${value}`);
+      beside.write(`store: warning: ${message}${named.length === 0 ? '' : ` (${named.join(', ')})`}\n`);
+    }
   }
-  if (checked.kind === 'unreachable') {
-    for (const reason of checked.reasons) stderr.write(`store: ${reason}\n`);
-    return FAILED;
-  }
-  const { fields, warnings, error } = checked.audit;
-  const unseen = fields.unseen === undefined ? '' : ` (could not look at: ${fields.unseen})`;
-  stdout.write(`store: ${fields.server}, ${fields.shape}: ${fields.guaranteed}${unseen}\n`);
-  for (const { message, fields: more } of warnings) {
-    const named = Object.entries(more).map(([name, value]) => `${name}: ${value}`);
-    stdout.write(`store: warning: ${message}${named.length === 0 ? '' : ` (${named.join(', ')})`}\n`);
-  }
-  if (error === null) return DONE;
-  stderr.write(`store: ${error}\n`);
-  return FAILED;
+  if (connection.kind === 'bad') stderr.write(`store: ${connection.error}\n`);
+  return exitCodeOf(connection);
 }
 
 function counted(count: number, noun: string): string {

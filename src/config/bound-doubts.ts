@@ -26,7 +26,7 @@ function shortLease(store: StoreConfig, policy: KeyedPolicy, path: FieldPath): D
   const message =
     `shorter than three times store.commandTimeout (3 × ${store.commandTimeoutMs} ms): ` +
     'its renewal, a third of it after the claim, may come too late';
-  return [{ path: [...path, 'lease'], message }];
+  return [{ code: 'short-lease', path: [...path, 'lease'], message }];
 }
 
 /** Only for a wait that was written: the default is not the author's promise. */
@@ -39,7 +39,7 @@ function longWait(config: Config, rule: Rule, waitMs: number, path: FieldPath, r
   const message =
     `longer than upstream ${upstream.name} may take to answer (connect and headers: ${deadlineMs} ms): ` +
     'no follower can wait that long';
-  return [{ path: valueAt(root, exact) === undefined ? written : exact, message }];
+  return [{ code: 'long-wait', path: valueAt(root, exact) === undefined ? written : exact, message }];
 }
 
 /** With one process the duplicate that is late finds the flight just ended; over several it may also be late by the way to another. */
@@ -50,7 +50,7 @@ function repeatAfterFlight(config: Config, rule: Rule, policy: CoalescePolicy, p
   const message =
     'with 0 a duplicate that reaches another process just after the flight has ended is executed again: ' +
     'keep the response for a few seconds';
-  return [{ path: [...path, 'keep'], message }];
+  return [{ code: 'nothing-kept', path: [...path, 'keep'], message }];
 }
 
 /** Rules that would keep a larger response than the memory store holds; said once of the store for those by default. */
@@ -65,6 +65,7 @@ export function keepDoubts(config: Config, root: Located): Doubt[] {
   const written = larger.filter((path) => valueAt(root, path) !== undefined);
   const part = count === 1 ? '' : `what a worker may use of `;
   const doubts: Doubt[] = written.map((path) => ({
+    code: 'keep-over-memory',
     path,
     message: `larger than ${part}store.maxMemory (${mostBytes} bytes): a response of this size is never kept`,
   }));
@@ -73,7 +74,7 @@ export function keepDoubts(config: Config, root: Located): Doubt[] {
     count === 1
       ? 'smaller than the default of maxShared: a response between the two is never kept'
       : `what a worker may use of it (${mostBytes} bytes) is smaller than the default of maxShared: a response between the two is never kept`;
-  return [...doubts, { path: ['store', 'maxMemory'], message }];
+  return [...doubts, { code: 'keep-over-memory', path: ['store', 'maxMemory'], message }];
 }
 
 /** Bytes of the largest response that a rule keeps beyond its flight; 0 when it keeps none. */

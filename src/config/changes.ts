@@ -8,6 +8,8 @@
 import type { Rule } from '../core/rule.js';
 import type { Config, LimitsConfig } from './config.js';
 import { pathText } from './fault.js';
+import type { Written } from './load.js';
+import type { Located } from './source.js';
 
 type Section = { readonly written: string; readonly taken: 'now' | 'at-start' };
 
@@ -62,6 +64,52 @@ export function takenNow(next: Config, started: Config): Taken {
     ...differing(next.limits, limits, LIMITS).map((field) => `limits.${field}`),
   ];
   return { config: { ...whole, limits }, needsRestart };
+}
+
+/** What was written of what is in use: `next`, but with what the gateway was started with where that cannot change. */
+export function writtenInUse(next: Written, started: Written): Written {
+  if (next === started) return next;
+  const kept = (sections: Readonly<Record<string, Section>>): string[] =>
+    Object.values(sections).flatMap(({ written, taken }) => (taken === 'at-start' ? [written] : []));
+  const limits = withEntries(entryOf(next.root, 'limits'), entryOf(started.root, 'limits'), kept(LIMITS));
+  const root = withEntries(next.root, started.root, kept(SECTIONS)) ?? next.root;
+  const startedLimits = Object.fromEntries(
+    kept(LIMITS).map((field) => [field, (started.output.limits as Readonly<Record<string, unknown>>)[field]]),
+  );
+  const startedSections = Object.fromEntries(
+    kept(SECTIONS).map((field) => [field, (started.output as Readonly<Record<string, unknown>>)[field]]),
+  );
+  return {
+    root: limits === undefined ? root : withEntry(root, 'limits', limits),
+    output: { ...next.output, ...startedSections, limits: { ...next.output.limits, ...startedLimits } },
+  };
+}
+
+function entryOf(node: Located | undefined, name: string): Located | undefined {
+  return node?.kind === 'mapping' ? node.entries.get(name)?.value : undefined;
+}
+
+/** One mapping with those entries of another, which may be there or not in either. */
+function withEntries(
+  one: Located | undefined,
+  other: Located | undefined,
+  names: readonly string[],
+): Located | undefined {
+  if (one?.kind !== 'mapping' && other?.kind !== 'mapping') return one;
+  const { position } = one ?? (other as Located);
+  const entries = new Map(one?.kind === 'mapping' ? one.entries : []);
+  for (const name of names) {
+    const entry = other?.kind === 'mapping' ? other.entries.get(name) : undefined;
+    if (entry === undefined) entries.delete(name);
+    else entries.set(name, entry);
+  }
+  return { kind: 'mapping', position, entries };
+}
+
+function withEntry(root: Located, name: string, value: Located): Located {
+  if (root.kind !== 'mapping') return root;
+  const { position } = value;
+  return { ...root, entries: new Map([...root.entries, [name, { keyPosition: position, value }]]) };
 }
 
 /** Fields of the second configuration, as written, that differ from the first; routes and upstreams by their names. */

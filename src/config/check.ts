@@ -53,12 +53,17 @@ function faultOf(finding: Finding, root: Located): Fault[] {
   if (finding.about === 'name') {
     const field = String(finding.path.at(-1));
     const suggestion = nearest(field, finding.candidates);
-    const fault = faultAt(root, finding.path, finding.expected, { got: JSON.stringify(field), suggestion });
+    const fault = faultAt(root, finding.path, finding.expected, {
+      got: JSON.stringify(field),
+      suggestion,
+      code: finding.code,
+    });
     return [{ ...fault, ...namePosition(root, finding.path) }];
   }
   const written = value?.kind === 'scalar' && typeof value.value === 'string' ? value.value : null;
   const suggestion = written === null ? null : nearest(written, finding.candidates);
-  return [faultAt(root, finding.path, finding.expected, { suggestion })];
+  const code = value === undefined ? 'missing-field' : finding.code;
+  return [faultAt(root, finding.path, finding.expected, { suggestion, code })];
 }
 
 /** Reads the text of a variable as the number or truth value that it spells. Answers whether that is news. */

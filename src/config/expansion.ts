@@ -19,10 +19,17 @@ export type Surroundings = {
 /** Where a text came from. What came from a file is taken for a secret and never shown. */
 export type Origin = 'written' | 'variable' | 'file';
 
+/** Where a part of a text came from. `used`: a variable that is unset or empty gives way to its default. */
+export type Reference =
+  | { readonly kind: 'variable'; readonly name: string; readonly used: 'value' | 'default' }
+  | { readonly kind: 'file'; readonly path: string };
+
 export type ExpansionFault = { readonly expected: string; readonly got: string };
 export type Expansion = {
   readonly text: string;
   readonly origin: Origin;
+  /** Those that count, in their order. */
+  readonly references: readonly Reference[];
   readonly faults: readonly ExpansionFault[];
 };
 
@@ -34,12 +41,14 @@ const LIMIT = { bytes: 64 * 1024, text: '64KiB' } as const;
 export function expand(text: string, surroundings: Surroundings): Expansion {
   const scanner = new Scanner(text, surroundings);
   const expanded = scanner.scan(0);
-  return { text: expanded, origin: scanner.origin, faults: scanner.faults };
+  const { origin, references, faults } = scanner;
+  return { text: expanded, origin, references, faults };
 }
 
 class Scanner {
   origin: Origin = 'written';
   faults: ExpansionFault[] = [];
+  references: Reference[] = [];
   #at = 0;
   readonly #text: string;
   readonly #surroundings: Surroundings;
@@ -77,6 +86,7 @@ class Scanner {
     if (path !== undefined) return this.#file(path);
     if (end === ':-') return this.#withDefault(name, nesting);
     if (this.origin === 'written') this.origin = 'variable';
+    this.references.push({ kind: 'variable', name, used: 'value' });
     const value = this.#surroundings.env[name];
     if (value === undefined) {
       this.faults.push({ expected: `the variable ${name} to be set, or a default: \${${name}:-…}`, got: 'nothing' });
@@ -88,6 +98,8 @@ class Scanner {
     if (this.origin === 'written') this.origin = 'variable';
     const faultsBefore = this.faults.length;
     const originBefore = this.origin;
+    const referencesBefore = this.references.length;
+    this.references.push({ kind: 'variable', name, used: 'default' });
     const fallback = this.scan(nesting + 1);
     if (this.#at >= this.#text.length) return this.#malformed();
     this.#at += 1;
@@ -95,11 +107,14 @@ class Scanner {
     if (value === undefined || value === '') return fallback;
     this.faults.length = faultsBefore;
     this.origin = originBefore;
+    this.references.length = referencesBefore;
+    this.references.push({ kind: 'variable', name, used: 'value' });
     return value;
   }
 
   #file(path: string): string {
     this.origin = 'file';
+    this.references.push({ kind: 'file', path });
     const file = resolve(this.#surroundings.directory, path);
     try {
       const bytes = this.#surroundings.files.bytesOf(file, LIMIT);

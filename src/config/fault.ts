@@ -11,7 +11,44 @@ export type Position = { readonly file: string; readonly line: number; readonly 
 
 export type FieldPath = readonly (string | number)[];
 
+/** What kind of mistake it is, for programs that read errors. */
+export type FaultCode =
+  | 'unreadable-file'
+  | 'bad-yaml'
+  /** Such as `${VAR}`, of a variable that is not set. */
+  | 'bad-reference'
+  | 'bad-include'
+  | 'unknown-field'
+  | 'missing-field'
+  | 'bad-value'
+  /** Each field is good for itself. */
+  | 'conflict'
+  /** Valid, but the gateway could not begin to use it. */
+  | 'unusable';
+
+/** What kind of doubt it is. */
+export type WarningCode =
+  | 'bounds-differ'
+  | 'doubtful-release'
+  | 'holds-differ'
+  | 'keep-over-memory'
+  | 'key-as-it-stands'
+  | 'key-too-fine'
+  | 'literal-param'
+  | 'long-wait'
+  | 'loop'
+  | 'no-file'
+  | 'nothing-kept'
+  | 'open-proxy-protocol'
+  | 'route-shadowed'
+  | 'scope-not-shared'
+  | 'shared-across-callers'
+  | 'short-lease'
+  | 'unknown-beyond-keep'
+  | 'unsealed-store';
+
 export type Fault = Position & {
+  readonly code: FaultCode;
   /** Such as `routes[2].wait`, as the file itself has it; empty when the whole file is meant. */
   readonly path: string;
   readonly expected: string;
@@ -21,9 +58,10 @@ export type Fault = Position & {
 };
 
 /** What is doubtful about a field, before its place in the file is known. */
-export type Doubt = { readonly path: FieldPath; readonly message: string };
+export type Doubt = { readonly code: WarningCode; readonly path: FieldPath; readonly message: string };
 
 export type ConfigWarning = Position & {
+  readonly code: WarningCode;
   readonly path: string;
   readonly message: string;
 };
@@ -56,7 +94,7 @@ export function pathText(path: FieldPath): string {
 }
 
 /** Fields whose text is a secret. */
-const SECRET_FIELDS: ReadonlySet<string> = new Set(['secret', 'token', 'password']);
+export const SECRET_FIELDS: ReadonlySet<string> = new Set(['secret', 'token', 'password']);
 
 /** The fields of the question to an API carry what it is to be known by. */
 function isCredential(path: FieldPath): boolean {
@@ -83,6 +121,6 @@ function quoted(text: string): string {
 }
 
 /** Greedy on purpose: a password may hold unencoded `/` and `@`. */
-function withoutCredentials(url: string): string {
+export function withoutCredentials(url: string): string {
   return url.replace(/^([a-z][a-z0-9+.-]*:\/\/)?.*@/is, '$1***@');
 }

@@ -15,8 +15,8 @@ export type FileLimit = { readonly bytes: number; readonly text: string };
 export class FilesRead {
   /** By absolute path: the digest of what was read, or why it could not be, and under which limit. */
   readonly #seen = new Map<string, { readonly digest: string; readonly limit: FileLimit }>();
-  /** By absolute pattern: the files that it matched. */
-  readonly #matched = new Map<string, readonly string[]>();
+  /** By absolute pattern: what it matched, as text to be compared. */
+  readonly #matched = new Map<string, string>();
   readonly #searched = new Set<string>();
   #repeatable = true;
 
@@ -47,22 +47,20 @@ export class FilesRead {
 
   /**
    * The regular files that a pattern names, sorted, as paths relative to the working directory where the folder is. Only
-   * `*` and `?` mean something; neither stands for a `/`, nor for the dot at the beginning of a name.
+   * `*` and `?` mean something; neither stands for a `/`, nor for the dot at the beginning of a name. A folder that is not
+   * there has no files; one that cannot be looked into may have some, and is told.
    */
-  matching(folder: string, pattern: string): string[] {
-    const files = matchesOf(folder, pattern, this.#searched);
-    this.#matched.set(
-      resolve(folder, pattern),
-      files.map((file) => resolve(file)),
-    );
-    return files;
+  matching(folder: string, pattern: string): Matches {
+    const matches = matchesOf(folder, pattern, this.#searched);
+    this.#matched.set(resolve(folder, pattern), matchText(matches));
+    return matches;
   }
 
   /** Whether any file, or what a pattern matches, is no longer what was read. */
   haveChanged(): boolean {
     if (!this.#repeatable) return false;
     for (const [pattern, before] of this.#matched) {
-      if (matchesOf('/', pattern, new Set()).join('\n') !== before.join('\n')) return true;
+      if (matchText(matchesOf('/', pattern, new Set())) !== before) return true;
     }
     return [...this.#seen].some(([file, { digest, limit }]) => digestOf(() => regularBytes(file, limit)) !== digest);
   }
@@ -93,7 +91,14 @@ export function hasWildcard(pattern: string): boolean {
   return /[*?]/.test(pattern);
 }
 
-function matchesOf(folder: string, pattern: string, searched: Set<string>): string[] {
+/** What a pattern names, and the places where that could not be seen. */
+export type Matches = {
+  readonly files: readonly string[];
+  readonly unseen: readonly { readonly place: string; readonly reason: string }[];
+};
+
+function matchesOf(folder: string, pattern: string, searched: Set<string>): Matches {
+  const unseen = new Map<string, string>();
   const isAbsolute = pattern.startsWith('/');
   let found = [isAbsolute ? '/' : folder];
   const segments = pattern.split('/').filter((segment) => segment !== '' && segment !== '.');
@@ -102,18 +107,27 @@ function matchesOf(folder: string, pattern: string, searched: Set<string>): stri
     found = found.flatMap((base) => {
       if (!hasWildcard(segment)) return [join(base, segment)];
       searched.add(resolve(base));
-      const names = namesIn(base).filter((name) => isNamed(name, segment));
-      return names.map((name) => join(base, name)).filter((path) => isOfKind(path, isLast ? 'file' : 'folder'));
+      const names = seen([], base, unseen, () => readdirSync(base).sort()).filter((name) => isNamed(name, segment));
+      const paths = names.map((name) => join(base, name));
+      return paths.filter((path) => (isLast ? isFile(path) : seen(false, path, unseen, () => isFolder(path))));
     });
   }
-  return found;
+  return { files: found, unseen: [...unseen].map(([place, reason]) => ({ place, reason })) };
 }
 
-function namesIn(folder: string): string[] {
+function matchText({ files, unseen }: Matches): string {
+  const places = unseen.map(({ place, reason }) => `${resolve(place)}: ${reason}`);
+  return [...files.map((file) => resolve(file)), ...places].join('\n');
+}
+
+/** What is found there; `nothing` when there is no such place, or when it cannot be seen, which is noted. */
+function seen<T>(nothing: T, place: string, unseen: Map<string, string>, look: () => T): T {
   try {
-    return readdirSync(folder).sort();
-  } catch {
-    return [];
+    return look();
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code !== 'ENOENT') unseen.set(place, code === 'ENOTDIR' ? 'not a directory' : reasonOf(error));
+    return nothing;
   }
 }
 
@@ -126,12 +140,16 @@ function isNamed(name: string, pattern: string): boolean {
   return new RegExp(`^${expression}$`, 's').test(name);
 }
 
-function isOfKind(path: string, kind: 'file' | 'folder'): boolean {
+function isFolder(path: string): boolean {
+  return statSync(path).isDirectory();
+}
+
+function isFile(path: string): boolean {
   try {
-    return statSync(path).isDirectory() === (kind === 'folder');
+    return !isFolder(path);
   } catch {
     // A link that leads nowhere has a name that is meant: what is lost behind it must not be lost in silence.
-    return kind === 'file';
+    return true;
   }
 }
 

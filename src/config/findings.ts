@@ -16,6 +16,7 @@ export type Finding = {
   readonly path: FieldPath;
   /** Whether it is about the field's name or its value. */
   readonly about: 'name' | 'value';
+  readonly code: 'unknown-field' | 'bad-value';
   readonly expected: string;
   readonly candidates: readonly string[];
   /** Whether a value of another type could be right. */
@@ -45,7 +46,14 @@ function alternatives(words: readonly string[]): string {
 /** What an issue says, its path put behind a prefix. */
 export function findingsOf(issue: Issue, prefix: FieldPath, plain: unknown): Finding[] {
   const path = [...prefix, ...(issue.path as FieldPath)];
-  const about = { path, about: 'value', expected: issue.message, candidates: [], wrongType: false } as const;
+  const about = {
+    path,
+    about: 'value',
+    code: 'bad-value',
+    expected: issue.message,
+    candidates: [],
+    wrongType: false,
+  } as const;
   switch (issue.code) {
     case 'unrecognized_keys':
       return issue.keys.map((key) => unknownField([...path, key], issue.message.split(', '), plain));
@@ -73,7 +81,7 @@ function unionFindings(issue: z.core.$ZodIssueInvalidUnion, path: FieldPath, pla
   const atRoot = issue.errors.flat().filter((inner) => inner.path.length === 0);
   const candidates = atRoot.flatMap((inner) => (inner.code === 'invalid_value' ? inner.values.map(String) : []));
   const expected = [...new Set(atRoot.map((inner) => inner.message))].join(' or ');
-  return [{ path, about: 'value', expected, candidates, wrongType: true }];
+  return [{ path, about: 'value', code: 'bad-value', expected, candidates, wrongType: true }];
 }
 
 /** A policy or a kind of store that is none. What else can be said of such a route is said too. */
@@ -82,6 +90,7 @@ function wrongVariant(path: FieldPath, plain: unknown): Finding[] {
   const finding: Finding = {
     path,
     about: 'value',
+    code: 'bad-value',
     expected: alternatives(names),
     candidates: names,
     wrongType: true,
@@ -103,12 +112,13 @@ function unknownField(path: FieldPath, known: readonly string[], plain: unknown)
         ? (['store', 'kind', STORE_KINDS] as const)
         : (['', '', {}] as const);
   const owners = Object.entries(variants).filter(([, variant]) => Object.hasOwn(variant.shape, field));
+  const about = { path, about: 'name', code: 'unknown-field' } as const;
   if (owners.length === 0) {
-    return { path, about: 'name', expected: `one of ${known.join(', ')}`, candidates: known, wrongType: false };
+    return { ...about, expected: `one of ${known.join(', ')}`, candidates: known, wrongType: false };
   }
   const own = plainAt(plain, [...parent, tag]) ?? Object.keys(variants)[0];
   const expected = `no ${field} with ${label} ${own} (${owners.map(([name]) => name).join(', ')} only)`;
-  return { path, about: 'name', expected, candidates: [], wrongType: false };
+  return { ...about, expected, candidates: [], wrongType: false };
 }
 
 /** The first finding of every field. */

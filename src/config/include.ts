@@ -8,7 +8,7 @@
 
 import { dirname, isAbsolute, join } from 'node:path';
 import { type ConfigWarning, describeValue, type Fault, pathText } from './fault.js';
-import { type FilesRead, hasWildcard, isSameFile } from './files-read.js';
+import { type FilesRead, hasWildcard, isSameFile, type Matches } from './files-read.js';
 import { isIncludePattern } from './forms.js';
 import { faultAt } from './locate.js';
 import { configSchema } from './schema.js';
@@ -68,27 +68,42 @@ class Including {
     const place = ['include', index];
     const isPattern = hasWildcard(pattern);
     const folder = dirname(this.#file);
-    const named = isPattern
-      ? // A pattern that meets the file itself does not mean it.
-        this.#options.files.matching(folder, pattern).filter((file) => !isSameFile(file, this.#file))
-      : [isAbsolute(pattern) ? pattern : join(folder, pattern)];
-    if (named.length === 0) {
+    const { files: named, unseen } = isPattern
+      ? this.#matching(folder, pattern)
+      : { files: [isAbsolute(pattern) ? pattern : join(folder, pattern)], unseen: [] };
+    for (const { place: folder, reason } of unseen) {
+      this.#faults.push(faultAt(this.#root, place, `the folder ${folder}, to be looked into`, { got: reason }));
+    }
+    if (named.length === 0 && unseen.length === 0) {
       const { position } = faultPlace(this.#root, index);
-      this.#warnings.push({ ...position, path: pathText(place), message: `${pattern} matches no file` });
+      this.#warnings.push({
+        ...position,
+        code: 'no-file',
+        path: pathText(place),
+        message: `${pattern} matches no file`,
+      });
     }
     for (const file of named) {
       if (this.#files.includes(file)) continue;
       if (isSameFile(file, this.#file)) {
-        this.#faults.push(faultAt(this.#root, place, 'another file than this one'));
+        this.#faults.push(faultAt(this.#root, place, 'another file than this one', { code: 'bad-include' }));
         continue;
       }
       if (this.#files.length === MOST_FILES) {
-        this.#faults.push(faultAt(this.#root, place, `at most ${MOST_FILES} files`, { got: 'more' }));
+        this.#faults.push(
+          faultAt(this.#root, place, `at most ${MOST_FILES} files`, { got: 'more', code: 'bad-include' }),
+        );
         return;
       }
       this.#files.push(file);
       this.#addFile(file, index);
     }
+  }
+
+  /** A pattern that meets the file itself does not mean it. */
+  #matching(folder: string, pattern: string): Matches {
+    const { files, unseen } = this.#options.files.matching(folder, pattern);
+    return { files: files.filter((file) => !isSameFile(file, this.#file)), unseen };
   }
 
   whole(): Whole {
@@ -118,7 +133,9 @@ class Including {
     const source = this.#options.open(file);
     if (source.kind === 'missing') {
       const expected = `the readable file ${file}`;
-      this.#faults.push(faultAt(this.#root, ['include', index], expected, { got: source.reason }));
+      this.#faults.push(
+        faultAt(this.#root, ['include', index], expected, { got: source.reason, code: 'unreadable-file' }),
+      );
     }
     if (source.kind === 'unreadable') this.#faults.push(source.fault);
     // A file that is commented out adds nothing.
@@ -126,7 +143,8 @@ class Including {
     this.#faults.push(...source.faults);
     const { root } = source;
     if (root.kind !== 'mapping') {
-      if (root.kind !== 'unusable') this.#faults.push(faultAt(root, [], 'a mapping with routes or upstreams'));
+      if (root.kind !== 'unusable')
+        this.#faults.push(faultAt(root, [], 'a mapping with routes or upstreams', { code: 'bad-value' }));
       return;
     }
     for (const [name, { keyPosition, value }] of root.entries) {
@@ -156,7 +174,7 @@ class Including {
       const got = `${JSON.stringify(name)}, which ${file}:${line}:${column} has`;
       const path = pathText(['upstreams', name]);
       const expected = 'a name that no other upstream has';
-      this.#faults.push({ ...entry.keyPosition, path, expected, got, suggestion: null });
+      this.#faults.push({ ...entry.keyPosition, code: 'conflict', path, expected, got, suggestion: null });
     }
   }
 }
@@ -167,7 +185,8 @@ function faultPlace(root: LocatedMapping, index: number): Located {
 }
 
 function wrongSection(name: string, expected: string, value: Located): Fault {
-  return { ...value.position, path: name, expected, got: describeValue([name], value), suggestion: null };
+  const got = describeValue([name], value);
+  return { ...value.position, code: 'bad-value', path: name, expected, got, suggestion: null };
 }
 
 /** A field of the whole gateway, or a slip. */
@@ -175,5 +194,6 @@ function misplaced(name: string, position: LocatedMapping['position']): Fault {
   const isKnown = Object.hasOwn(configSchema.shape, name);
   const expected = isKnown ? `no ${name} in an included file (routes and upstreams only)` : 'one of routes, upstreams';
   const suggestion = isKnown ? null : nearest(name, SECTIONS);
-  return { ...position, path: pathText([name]), expected, got: JSON.stringify(name), suggestion };
+  const code = isKnown ? 'bad-include' : 'unknown-field';
+  return { ...position, code, path: pathText([name]), expected, got: JSON.stringify(name), suggestion };
 }

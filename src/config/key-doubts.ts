@@ -17,11 +17,11 @@ function sharedAcrossCallers(policy: CoalescePolicy, path: FieldPath): Doubt[] {
   const message =
     'public shares one response with every caller, and nothing in the key tells callers apart: ' +
     'right only when the response is the same for everybody';
-  return [{ path: [...path, 'identity'], message }];
+  return [{ code: 'shared-across-callers', path: [...path, 'identity'], message }];
 }
 
 /** Names of things that only their caller holds. */
-const CREDENTIAL = /auth|token|secret|session|credential|passw|api[-_]?key|jwt|signature|^sid$/i;
+export const CREDENTIAL = /auth|token|secret|session|credential|passw|api[-_]?key|jwt|signature|^sid$/i;
 /** Fields in which a trusted proxy or a client says who is calling. In a path or query the same words name what is asked for. */
 const CALLER_FIELD = /user|account|customer|tenant|client|device|subject/i;
 
@@ -45,7 +45,8 @@ function newPerAttempt({ key, identity }: KeyedPolicy, path: FieldPath): Doubt[]
   return Object.entries(lists).flatMap(([field, parts]) =>
     parts.flatMap((part, index) => {
       const fresh = part.from === 'header' && PER_ATTEMPT_FIELDS.some((name) => name === part.name);
-      return fresh ? [{ path: [...path, field, index, 'header'], message: tooFine(part.name) }] : [];
+      const at = [...path, field, index, 'header'];
+      return fresh ? [{ code: 'key-too-fine' as const, path: at, message: tooFine(part.name) }] : [];
     }),
   );
 }
@@ -64,13 +65,13 @@ function otherBounds(first: Rule, { policy }: Rule, route: FieldPath, root: Loca
     const message =
       `route ${first.name} has ${first.policy.concurrency} under the same scope and here it is ${policy.concurrency}: ` +
       'the request that came last decides for all of the queue';
-    doubts.push({ path: [...route, at('concurrency')], message });
+    doubts.push({ code: 'bounds-differ', path: [...route, at('concurrency')], message });
   }
   if (first.policy.unknownForMs > 0 !== policy.unknownForMs > 0) {
     const message =
       `route ${first.name} and this one have one queue, and only one of them holds it after an outcome that nobody ` +
       'knows: requests of the other are refused meanwhile';
-    doubts.push({ path: [...route, at('onUnknown')], message });
+    doubts.push({ code: 'holds-differ', path: [...route, at('onUnknown')], message });
   }
   return doubts;
 }
@@ -90,6 +91,6 @@ export function scopeDoubts(rules: readonly Rule[], root: Located): Doubt[] {
     const message =
       `routes ${first.name} and ${name} share no key under scope ${policy.scope}: the policy is part of the key ` +
       `(${first.policy.kind} there, ${policy.kind} here)`;
-    return [{ path: [...route, written ? 'scope' : 'name'], message }];
+    return [{ code: 'scope-not-shared', path: [...route, written ? 'scope' : 'name'], message }];
   });
 }

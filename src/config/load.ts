@@ -13,9 +13,13 @@ import type { ConfigWarning, Fault, Position } from './fault.js';
 import { FilesRead, folderOf, reasonOf } from './files-read.js';
 import { withIncluded } from './include.js';
 import { resolveConfig } from './resolve.js';
-import { parseSource, type Source } from './source.js';
+import type { ConfigOutput } from './schema.js';
+import { type Located, parseSource, type Source } from './source.js';
 import { clientTlsFaults, directoryAt, tlsFaults } from './tls-material.js';
 import { warningsOf } from './warnings.js';
+
+/** What was written, and where, with the defaults that depend on nothing. */
+export type Written = { readonly root: Located; readonly output: ConfigOutput };
 
 export type LoadResult =
   | {
@@ -26,6 +30,7 @@ export type LoadResult =
       /** The files that it includes, in their order. */
       readonly included: readonly string[];
       readonly files: FilesRead;
+      readonly written: Written;
     }
   | {
       readonly kind: 'invalid';
@@ -56,11 +61,11 @@ export function findAndLoadConfig(option: string | undefined, env: NodeJS.Proces
   return invalid(DEFAULT_FILES[0], [wholeFile(DEFAULT_FILES[0], expected, 'none')], new FilesRead());
 }
 
-/** Loads one file and what it includes. Never throws for what they say. */
-export function loadConfig(file: string, env: NodeJS.ProcessEnv): LoadResult {
+/** Loads one file and what it includes. Never throws for what they say. `given`: what stands in it, where that is known already. */
+export function loadConfig(file: string, env: NodeJS.ProcessEnv, given: Buffer | null = null): LoadResult {
   const files = new FilesRead();
-  const open = (name: string) => sourceOf(name, env, files, name === file ? 'any' : 'regular');
-  const source = open(file);
+  const open = (name: string) => sourceOf(name, env, files, 'regular');
+  const source = sourceOf(file, env, files, given ?? 'any');
   if (source.kind === 'missing') return invalid(file, [wholeFile(file, 'a readable file', source.reason)], files);
   if (source.kind === 'empty') return invalid(file, [wholeFile(file, 'a configuration', 'an empty file')], files);
   if (source.kind === 'unreadable') return invalid(file, [source.fault], files);
@@ -77,7 +82,7 @@ export function loadConfig(file: string, env: NodeJS.ProcessEnv): LoadResult {
   if (all.length > 0 || output === null) return invalid(file, all, files, included.files);
   const config = resolveConfig(output, (path) => directoryAt(root, path));
   const warnings = inOrder([...included.warnings, ...warningsOf(config, root)], [file, ...included.files]);
-  return { kind: 'loaded', file, config, warnings, included: included.files, files };
+  return { kind: 'loaded', file, config, warnings, included: included.files, files, written: { root, output } };
 }
 
 function invalid(
@@ -100,11 +105,12 @@ function sourceOf(
   file: string,
   env: NodeJS.ProcessEnv,
   files: FilesRead,
-  kind: 'any' | 'regular',
+  from: 'any' | 'regular' | Buffer,
 ): Source | { readonly kind: 'missing'; readonly reason: string } {
   let bytes: Buffer;
   try {
-    bytes = kind === 'any' ? files.bytesOfAny(file, LIMIT) : files.bytesOf(file, LIMIT);
+    if (from === 'any') bytes = files.bytesOfAny(file, LIMIT);
+    else bytes = from === 'regular' ? files.bytesOf(file, LIMIT) : bounded(from);
   } catch (error) {
     return { kind: 'missing', reason: reasonOf(error) };
   }
@@ -119,10 +125,16 @@ function sourceOf(
   }
 }
 
+/** What is given is read already, but not yet parsed. */
+function bounded(given: Buffer): Buffer {
+  if (given.length > LIMIT.bytes) throw new Error(`it is larger than ${LIMIT.text}`);
+  return given;
+}
+
 function isNotUtf8(error: unknown): boolean {
   return error instanceof TypeError && 'code' in error && error.code === 'ERR_ENCODING_INVALID_ENCODED_DATA';
 }
 
 function wholeFile(file: string, expected: string, got: string): Fault {
-  return { file, line: 1, column: 1, path: '', expected, got, suggestion: null };
+  return { file, line: 1, column: 1, code: 'unreadable-file', path: '', expected, got, suggestion: null };
 }

@@ -1,6 +1,6 @@
 /** Walks in the tree of values: from a field's path to its value and its place in the file. */
 
-import { describeValue, type Fault, type FieldPath, type Position, pathText } from './fault.js';
+import { describeValue, type Fault, type FaultCode, type FieldPath, type Position, pathText } from './fault.js';
 import type { Located } from './source.js';
 
 /** The value at a path, or undefined. */
@@ -26,13 +26,15 @@ export function faultAt(
   root: Located,
   path: FieldPath,
   expected: string,
-  more: { readonly got?: string; readonly suggestion?: string | null } = {},
+  more: { readonly got?: string; readonly suggestion?: string | null; readonly code?: FaultCode } = {},
 ): Fault {
   const value = valueAt(root, path);
   const position = value?.position ?? namePosition(root, path.slice(0, -1));
   const got = more.got ?? describeValue(path, value);
   const written = pathText(writtenPath(root, path));
-  return { ...position, path: written, expected, got, suggestion: more.suggestion ?? null };
+  // Who says what came knows of another field.
+  const code = more.code ?? (value === undefined && more.got === undefined ? 'missing-field' : 'conflict');
+  return { ...position, code, path: written, expected, got, suggestion: more.suggestion ?? null };
 }
 
 /** The path of a field in its own file: routes of included files are counted from the first of that file. */

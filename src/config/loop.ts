@@ -13,7 +13,7 @@ export function loopDoubts({ listen, upstreams }: Config, root: Located): Doubt[
     addresses.flatMap(({ url, socketPath }, index) => {
       const isOwn = socketPath === null && portOf(url) === listen.port && reaches(listen.host, bareHost(url.hostname));
       const message = 'this is where the gateway itself listens: every request would go round in a loop';
-      return isOwn ? [{ path: placeOf(['upstreams', name], index, root), message }] : [];
+      return isOwn ? [{ code: 'loop' as const, path: placeOf(['upstreams', name], index, root), message }] : [];
     }),
   );
 }

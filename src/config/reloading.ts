@@ -6,11 +6,11 @@
  * good.
  */
 
-import { changesBetween, takenNow } from './changes.js';
+import { changesBetween, takenNow, writtenInUse } from './changes.js';
 import type { Config } from './config.js';
 import { type ConfigWarning, type Fault, formatError } from './fault.js';
 import { FileWatch } from './file-watch.js';
-import type { LoadResult } from './load.js';
+import type { LoadResult, Written } from './load.js';
 
 type Loaded = Extract<LoadResult, { kind: 'loaded' }>;
 
@@ -44,6 +44,9 @@ export type ConfigState = {
   readonly needsRestart: readonly string[];
 };
 
+/** The configuration in use, and where it was written. */
+export type InUse = { readonly file: string; readonly included: readonly string[]; readonly written: Written };
+
 export type ReloadingOptions = {
   readonly source: ConfigSource;
   /** Takes a configuration into use. Rejects, with nothing changed, when that cannot be done. */
@@ -58,6 +61,8 @@ export class Reloading {
   /** What was read last, good or bad. */
   #last: LoadResult;
   #inUse: Config;
+  /** Where that was read last. */
+  #read: Loaded;
   #needsRestart: readonly string[] = [];
   #errors: readonly Fault[] = [];
   #goodAt = new Date();
@@ -70,11 +75,18 @@ export class Reloading {
     this.#last = options.source.first;
     this.#started = options.source.first.config;
     this.#inUse = this.#started;
+    this.#read = options.source.first;
   }
 
   get state(): ConfigState {
     const errors = this.#errors.map(formatError);
     return { file: this.#last.file, goodAt: this.#goodAt.toISOString(), errors, needsRestart: this.#needsRestart };
+  }
+
+  /** What is in use, as it was written. */
+  get inUse(): InUse {
+    const { file, included, written } = this.#read;
+    return { file, included, written: writtenInUse(written, this.#options.source.first.written) };
   }
 
   /** Acts on changed files from now on. */
@@ -146,6 +158,7 @@ export class Reloading {
       return refused([unusable(loaded.file, error)]);
     }
     this.#inUse = config;
+    this.#read = loaded;
     const before = this.#needsRestart;
     this.#needsRestart = needsRestart;
     if (changed.length === 0 && before.join() === needsRestart.join()) return { kind: 'unchanged', needsRestart };
@@ -168,5 +181,5 @@ function fromPipe({ file, files }: LoadResult): LoadResult {
 }
 
 function wholeFile(file: string, expected: string, got: string): Fault {
-  return { file, line: 1, column: 1, path: '', expected, got, suggestion: null };
+  return { file, line: 1, column: 1, code: 'unusable', path: '', expected, got, suggestion: null };
 }

@@ -24,7 +24,7 @@ function replayedAcrossCallers(policy: ReplayPolicy, path: FieldPath): Doubt[] {
         'whenever their keys are the same: keep callers apart, or compare requests'
       : "public replays one caller's response to every caller that sends an equal request with the same key, and tells " +
         'by 422 that a key is taken: right only when keys cannot be guessed and no two callers share one';
-  return [{ path: [...path, 'identity'], message }];
+  return [{ code: 'shared-across-callers', path: [...path, 'identity'], message }];
 }
 
 /** `Idempotency-Key` as a header is a list of lines like any other. */
@@ -34,7 +34,7 @@ function keyAsItStands(policy: ReplayPolicy, path: FieldPath): Doubt[] {
     const message =
       'read as it stands, so that "abc" and abc are two keys and lists are keys too: leave key out to have the field ' +
       'read as Idempotency-Key';
-    return [{ path: [...path, 'key', index, 'header'], message }];
+    return [{ code: 'key-as-it-stands', path: [...path, 'key', index, 'header'], message }];
   });
 }
 
@@ -45,7 +45,7 @@ function unknownBeyondKeep(policy: ReplayPolicy, path: FieldPath, root: Located)
   const message =
     'longer than keep: a repeat is refused for longer after an outcome that nobody knows than it would be answered ' +
     'after one that was known';
-  return [{ path: written, message }];
+  return [{ code: 'unknown-beyond-keep', path: written, message }];
 }
 
 /** Answers that mean "later": recorded, they are all that the client ever gets. */
@@ -61,5 +61,7 @@ function doubtfulRelease(policy: ReplayPolicy, path: FieldPath): Doubt[] {
       `without ${recorded.join(' and ')} a refusal for now is recorded, and every repeat gets it until keep ends`,
     );
   }
-  return doubts.length === 0 ? [] : [{ path: [...path, 'release'], message: doubts.join('; ') }];
+  return doubts.length === 0
+    ? []
+    : [{ code: 'doubtful-release', path: [...path, 'release'], message: doubts.join('; ') }];
 }

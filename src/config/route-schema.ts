@@ -361,6 +361,9 @@ export function retryAfterSeconds(value: string | number): number | null {
   return Number.isInteger(seconds) && seconds >= 1 && seconds <= 3600 ? seconds : null;
 }
 
+/** Of the field that tells them apart. */
+export const POLICY_MEANING = 'What a duplicate gets, a request whose key is taken.';
+
 const unknownPolicyFields = fields({
   ...ROUTE_POLICIES.queue.shape,
   ...ROUTE_POLICIES.replay.shape,

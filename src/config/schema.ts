@@ -69,11 +69,15 @@ export const STORE_KINDS = {
   }),
 };
 
+/** Of the field that tells them apart. */
+export const STORE_KIND_MEANING = 'Where keys are claimed.';
+
 const store = z
   .discriminatedUnion('kind', [STORE_KINDS.memory, STORE_KINDS.redis])
   .describe('Who remembers which keys are taken.');
 
 const DEFAULT_DRAIN = '30s';
+export const DEFAULT_DRAIN_DELAY = '0s';
 const drainTime = duration('0s', '1h');
 
 export const configSchema = fields({
@@ -115,7 +119,7 @@ export const configSchema = fields({
       drainTime,
       fields({
         delay: duration('0s', '1h')
-          .default('0s')
+          .default(DEFAULT_DRAIN_DELAY)
           .describe('How long requests are still accepted after the signal to stop, while /readyz is 503 already.'),
         timeout: drainTime
           .default(DEFAULT_DRAIN)

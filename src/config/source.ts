@@ -8,14 +8,15 @@
  */
 
 import { Composer, type CST, type Document, isAlias, isMap, isNode, isScalar, isSeq, LineCounter, Parser } from 'yaml';
-import { expand, type Origin, type Surroundings } from './expansion.js';
-import { type Fault, type FieldPath, type Position, pathText } from './fault.js';
+import { expand, type Origin, type Reference, type Surroundings } from './expansion.js';
+import { type Fault, type FaultCode, type FieldPath, type Position, pathText } from './fault.js';
 
 export type LocatedScalar = {
   readonly kind: 'scalar';
   readonly position: Position;
   readonly value: string | number | boolean | null;
   readonly origin: Origin;
+  readonly references: readonly Reference[];
   /** The text before expansion. */
   readonly written: string;
 };
@@ -40,6 +41,7 @@ export type Source =
   | { readonly kind: 'empty' }
   | { readonly kind: 'unreadable'; readonly fault: Fault };
 
+const NONE: readonly Reference[] = [];
 const MAX_DEPTH = 64;
 const MAX_VALUES = 20_000;
 
@@ -53,7 +55,7 @@ export function parseSource(text: string, file: string, surroundings: Surroundin
   };
   const unreadable = (position: Position, expected: string, got: string): Source => ({
     kind: 'unreadable',
-    fault: { ...position, path: '', expected, got, suggestion: null },
+    fault: { ...position, code: 'bad-yaml', path: '', expected, got, suggestion: null },
   });
 
   const tokens = [...new Parser(lines.addNewLine).parse(text)];
@@ -121,7 +123,14 @@ class Walk {
   locate(node: unknown, path: FieldPath, offset: number): Located {
     if (isAlias(node)) return this.#alias(node.source, path, this.#positionOf(node.range?.[0] ?? offset));
     if (!isScalar(node) && !isSeq(node) && !isMap(node)) {
-      return { kind: 'scalar', position: this.#positionOf(offset), value: null, origin: 'written', written: '' };
+      return {
+        kind: 'scalar',
+        position: this.#positionOf(offset),
+        value: null,
+        origin: 'written',
+        references: NONE,
+        written: '',
+      };
     }
     const start = node.range?.[0] ?? offset;
     if (node.anchor !== undefined) this.#anchors.set(node.anchor, null);
@@ -156,16 +165,17 @@ class Walk {
 
   #scalar(value: unknown, source: string | undefined, path: FieldPath, position: Position): Located {
     const written = source ?? String(value);
-    const located = { kind: 'scalar', position, origin: 'written', written } as const;
+    const located = { kind: 'scalar', position, origin: 'written', references: NONE, written } as const;
     if (typeof value !== 'string') {
       const plain = typeof value === 'number' || typeof value === 'boolean' || value === null;
       return { ...located, value: plain ? value : written };
     }
     if (!value.includes('${')) return { ...located, value };
     const expansion = expand(value, this.#surroundings);
-    for (const { expected, got } of expansion.faults) this.#fault(path, position, expected, got);
+    for (const { expected, got } of expansion.faults) this.#fault(path, position, expected, got, 'bad-reference');
     if (expansion.faults.length > 0) return { kind: 'unusable', position };
-    return { ...located, origin: expansion.origin, value: expansion.text };
+    const { origin, references, text } = expansion;
+    return { ...located, origin, references, value: text };
   }
 
   #list(nodes: readonly unknown[], path: FieldPath, offset: number): Located {
@@ -194,7 +204,7 @@ class Walk {
     return { kind: 'mapping', position: this.#positionOf(offset), entries };
   }
 
-  #fault(path: FieldPath, position: Position, expected: string, got: string): void {
-    this.faults.push({ ...position, path: pathText(path), expected, got, suggestion: null });
+  #fault(path: FieldPath, position: Position, expected: string, got: string, code: FaultCode = 'bad-yaml'): void {
+    this.faults.push({ ...position, code, path: pathText(path), expected, got, suggestion: null });
   }
 }

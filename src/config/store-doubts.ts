@@ -11,7 +11,7 @@ export function storeDoubts({ store, rules }: Config): Doubt[] {
   const message =
     `without a secret whoever can read this Redis reads the responses that routes keep (${keeping.name}), and can try out ` +
     'what its keys were made of: set store.secret';
-  return [{ path: ['store', 'secret'], message }];
+  return [{ code: 'unsealed-store', path: ['store', 'secret'], message }];
 }
 
 function keepsResponses({ policy, match }: Rule): boolean {

@@ -9,7 +9,7 @@ import { resolve } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import type { ConfigDraft } from './check.js';
 import type { PemSource, TlsConfig } from './config.js';
-import type { Fault, FieldPath } from './fault.js';
+import type { Fault, FaultCode, FieldPath } from './fault.js';
 import { FilesRead, folderOf, reasonOf } from './files-read.js';
 import { faultAt, valueAt } from './locate.js';
 import type { Located } from './source.js';
@@ -17,7 +17,12 @@ import type { Located } from './source.js';
 const LIMIT = { bytes: 1024 * 1024, text: '1MiB' } as const;
 
 /** What is wrong with one of them, in the words that errors are made of. */
-export type MaterialFault = { readonly of: 'ca' | 'cert' | 'key'; readonly expected: string; readonly got: string };
+export type MaterialFault = {
+  readonly of: 'ca' | 'cert' | 'key';
+  readonly code: Extract<FaultCode, 'unreadable-file' | 'bad-value' | 'conflict'>;
+  readonly expected: string;
+  readonly got: string;
+};
 export type Pair = { readonly cert: string; readonly key: string };
 export type Material =
   | { readonly kind: 'good'; readonly pair: Pair }
@@ -55,7 +60,7 @@ export function tlsFaults({ listen }: ConfigDraft, root: Located, files: FilesRe
   const pair = { cert: pemSourceOf(cert, directory), key: pemSourceOf(key, directory), minVersion };
   const material = readMaterial(pair, files);
   if (material.kind === 'good') return [];
-  return material.faults.map(({ of, expected, got }) => faultAt(root, ['listen', 'tls', of], expected, { got }));
+  return material.faults.map(({ of, ...fault }) => faultAt(root, ['listen', 'tls', of], fault.expected, fault));
 }
 
 /** What is wrong with the `tls` of those that the gateway connects to: upstreams and Redis. */
@@ -93,7 +98,7 @@ function faultsOfClient(tls: ClientTlsDraft | undefined, path: FieldPath, root: 
     const material = readMaterial(own, files);
     if (material.kind === 'bad') faults.push(...material.faults);
   }
-  return faults.map(({ of, expected, got }) => faultAt(root, [...path, of], expected, { got }));
+  return faults.map(({ of, ...fault }) => faultAt(root, [...path, of], fault.expected, fault));
 }
 
 /** Where the relative paths of a field begin: with the file that has it. */
@@ -105,7 +110,8 @@ function pemOf(of: MaterialFault['of'], source: PemSource, faults: MaterialFault
   try {
     return pemText(source, files);
   } catch (error) {
-    faults.push({ of, expected: `the PEM file ${source.kind === 'file' ? source.path : ''}`, got: reasonOf(error) });
+    const expected = `the PEM file ${source.kind === 'file' ? source.path : ''}`;
+    faults.push({ of, code: 'unreadable-file', expected, got: reasonOf(error) });
     return null;
   }
 }
@@ -119,7 +125,7 @@ function parsed<T>(of: MaterialFault['of'], expected: string, parse: () => T, fa
   try {
     return parse();
   } catch (error) {
-    faults.push({ of, expected, got: `what OpenSSL refuses (${opensslReason(error)})` });
+    faults.push({ of, code: 'bad-value', expected, got: `what OpenSSL refuses (${opensslReason(error)})` });
     return null;
   }
 }
@@ -130,7 +136,9 @@ function pairFaults(
   context: Pair & { minVersion: TlsConfig['minVersion'] },
 ): MaterialFault[] {
   if (!certificate.checkPrivateKey(key)) {
-    return [{ of: 'key', expected: 'the private key of the certificate', got: 'that of another one' }];
+    return [
+      { of: 'key', code: 'conflict', expected: 'the private key of the certificate', got: 'that of another one' },
+    ];
   }
   try {
     createSecureContext(context);
@@ -139,6 +147,7 @@ function pairFaults(
     return [
       {
         of: 'cert',
+        code: 'bad-value',
         expected: 'a certificate and its chain in PEM',
         got: `what OpenSSL refuses (${opensslReason(error)})`,
       },

@@ -14,9 +14,9 @@ import { storeDoubts } from './store-doubts.js';
 
 /** Finds the doubtful fields of a valid configuration. */
 export function warningsOf(config: Config, root: Located): ConfigWarning[] {
-  return doubtsOf(config, root).map(({ path, message }) => {
+  return doubtsOf(config, root).map(({ code, path, message }) => {
     const position = valueAt(root, path)?.position ?? namePosition(root, path.slice(0, -1));
-    return { ...position, path: pathText(writtenPath(root, path)), message };
+    return { ...position, code, path: pathText(writtenPath(root, path)), message };
   });
 }
 
@@ -46,12 +46,12 @@ function doubtsOf(config: Config, root: Located): Doubt[] {
 function listenDoubts({ listen, trustedProxies }: Config): Doubt[] {
   if (!listen.proxyProtocol || trustedProxies.length > 0) return [];
   const message = 'whoever can connect may say who it is: name the proxies in front in trustedProxies';
-  return [{ path: ['listen', 'proxyProtocol'], message }];
+  return [{ code: 'open-proxy-protocol', path: ['listen', 'proxyProtocol'], message }];
 }
 
 function shadowed(rule: Rule, cover: Rule, path: FieldPath): Doubt {
   const message = `route ${rule.name} can never match: route ${cover.name} comes first and matches all of its requests`;
-  return { path: [...path, 'match'], message };
+  return { code: 'route-shadowed', path: [...path, 'match'], message };
 }
 
 /**
@@ -63,5 +63,6 @@ const INNER_PARAM = /(?<=[^/])(?:(?<=[-_.~@+=,;!$&'(|]):[A-Za-z_][\w-]*|:(?:id|u
 function literalParam(rule: Rule, path: FieldPath): Doubt[] {
   const [inner] = INNER_PARAM.exec(rule.match.path) ?? [];
   if (inner === undefined) return [];
-  return [{ path: [...path, 'match', 'path'], message: `${inner} is taken literally; a parameter is a whole segment` }];
+  const message = `${inner} is taken literally; a parameter is a whole segment`;
+  return [{ code: 'literal-param', path: [...path, 'match', 'path'], message }];
 }

@@ -13,12 +13,18 @@
 export type IdempotencyKey =
   | { readonly kind: 'key'; readonly value: string }
   | { readonly kind: 'absent' }
-  | { readonly kind: 'malformed' };
+  /** `why` says what is wrong, never what was sent. */
+  | { readonly kind: 'malformed'; readonly why: string };
 
 const ABSENT: IdempotencyKey = { kind: 'absent' };
-const MALFORMED: IdempotencyKey = { kind: 'malformed' };
+const SEVERAL = malformed('the field has more than one line');
+const NOT_ONE_TEXT = malformed(
+  'it is not one text (a list, a stray quote, parameters, or a character that is not printable ASCII)',
+);
+const EMPTY = malformed('it is empty');
 
 const LONGEST = 255;
+const TOO_LONG = malformed(`it is longer than ${LONGEST} characters`);
 /** Within the quotes: printable ASCII, quote and backslash behind a backslash only. */
 const QUOTED = /^"((?:[ !#-[\]-~]|\\["\\])*)"$/;
 /** Printable ASCII without `"`, `,` and `;`. */
@@ -28,12 +34,17 @@ const BARE = /^[ !#-+\--:<-~]*$/;
 export function readIdempotencyKey(lines: readonly string[]): IdempotencyKey {
   const [line, ...others] = lines;
   if (line === undefined) return ABSENT;
-  if (others.length > 0) return MALFORMED;
+  if (others.length > 0) return SEVERAL;
   const text = withoutSpaces(line);
   const quoted = QUOTED.exec(text)?.[1];
-  if (quoted === undefined && !BARE.test(text)) return MALFORMED;
+  if (quoted === undefined && !BARE.test(text)) return NOT_ONE_TEXT;
   const value = quoted === undefined ? text : quoted.replace(/\\(.)/g, '$1');
-  return value === '' || value.length > LONGEST ? MALFORMED : { kind: 'key', value };
+  if (value === '') return EMPTY;
+  return value.length > LONGEST ? TOO_LONG : { kind: 'key', value };
+}
+
+function malformed(why: string): IdempotencyKey {
+  return { kind: 'malformed', why };
 }
 
 /** Without the spaces and tabs around it, which are no part of a field's value (RFC 9110 section 5.5). */

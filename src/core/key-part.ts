@@ -22,10 +22,20 @@ import { urlencodedValues } from './urlencoded.js';
 export type PartValue =
   | { readonly kind: 'element'; readonly element: string }
   | { readonly kind: 'absent' }
-  | { readonly kind: 'malformed' };
+  /** `why` says what cannot be read, never what was sent. */
+  | { readonly kind: 'malformed'; readonly why: string };
 
 const ABSENT: PartValue = { kind: 'absent' };
-const MALFORMED: PartValue = { kind: 'malformed' };
+const NO_FORM: PartValue = {
+  kind: 'malformed',
+  why: 'Content-Type is not application/x-www-form-urlencoded, once',
+};
+const ENCODED: PartValue = { kind: 'malformed', why: 'the content has a Content-Encoding' };
+
+const NO_JSON: PartValue = {
+  kind: 'malformed',
+  why: 'the content is not JSON of one reading (RFC 8259 in UTF-8, no member twice in an object, at most 64 levels)',
+};
 
 /** A part made ready: `name` is byte text, `slot` the place of a body part among the pointers of its policy. */
 export type CompiledPart = Omit<KeyPart, 'name'> & {
@@ -88,7 +98,8 @@ export class PartReader {
   #form(name: string): PartValue {
     const content = this.#content();
     if (content.length === 0) return ABSENT;
-    if (!isForm(this.#view.fields) || isEncoded(this.#view.fields)) return MALFORMED;
+    if (!isForm(this.#view.fields)) return NO_FORM;
+    if (isEncoded(this.#view.fields)) return ENCODED;
     return listed(urlencodedValues(content.toString('latin1'), name));
   }
 
@@ -96,9 +107,9 @@ export class PartReader {
   #body(slot: number): PartValue {
     const content = this.#content();
     if (content.length === 0) return ABSENT;
-    if (isEncoded(this.#view.fields)) return MALFORMED;
+    if (isEncoded(this.#view.fields)) return ENCODED;
     this.#json ??= readJson(content, this.#pointers);
-    if (this.#json.kind === 'malformed') return MALFORMED;
+    if (this.#json.kind === 'malformed') return NO_JSON;
     const element = this.#json.values[slot] ?? null;
     return element === null ? ABSENT : { kind: 'element', element };
   }

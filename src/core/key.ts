@@ -13,10 +13,10 @@
 import type { KeyMaterial } from './claim.js';
 import { fieldLines } from './field-lines.js';
 import type { JsonPointer } from './json-pointer.js';
-import { type CompiledPart, compilePart, PartReader, readsContent } from './key-part.js';
+import { type CompiledPart, compilePart, PartReader, type PartValue, readsContent } from './key-part.js';
 import { digestOf, elementText, groupElement, materialOf, textElement, textsElement } from './key-text.js';
 import type { RequestView } from './request-view.js';
-import type { KeyedPolicy } from './rule.js';
+import type { KeyedPolicy, KeyPart } from './rule.js';
 
 export type { RequestView } from './request-view.js';
 
@@ -97,6 +97,44 @@ export function keyOf(policy: KeyedPolicy, view: RequestView, secret: string | n
   return { kind: 'key', digest: digestOf(text, secret), material, value: askedValue(policy, elements) };
 }
 
+/** One part of a key as it was read. */
+export type PartTrace = {
+  /** As the configuration writes it. */
+  readonly label: string;
+  /** Whether it is one of the key's own parts or separates callers. */
+  readonly of: 'key' | 'identity';
+  readonly part: KeyPart;
+  readonly value: PartValue;
+};
+
+/** What a key is made of, in the order in which `keyOf` reads it; of a key that cannot be had as well. */
+export type KeyTrace = {
+  readonly parts: readonly PartTrace[];
+  /** The method, where it is part of the key; null: it is not. */
+  readonly method: string | null;
+  /** Of those fields that select what a GET or HEAD gets, the ones that are there; they are part of the key. */
+  readonly selecting: readonly string[];
+};
+
+/** For people: `keyOf` reads the same by the same reader. */
+export function traceKey(policy: KeyedPolicy, view: RequestView): KeyTrace {
+  const { parts, identity, pointers } = compiledKey(policy);
+  const reader = new PartReader(view, pointers);
+  const trace = (of: PartTrace['of']) => (part: CompiledPart) => ({
+    label: part.label,
+    of,
+    part,
+    value: reader.read(part),
+  });
+  const isLock = locksWhateverMethod(policy);
+  const selects = !isLock && isSelective(view);
+  return {
+    parts: [...parts.map(trace('key')), ...(identity ?? []).map(trace('identity'))],
+    method: isLock ? null : view.method,
+    selecting: selects ? SELECTING_FIELDS.filter((name) => fieldLines(view.fields, name).length > 0) : [],
+  };
+}
+
 /** The value that the API is asked about. */
 function askedValue({ key, reconcile }: KeyedPolicy, [element, ...others]: readonly string[]): string | null {
   if (reconcile?.url.placeholder !== 'key' || element === undefined || others.length > 0) return null;
@@ -130,9 +168,13 @@ function locksWhateverMethod({ kind }: KeyedPolicy): boolean {
   return kind === 'reject' || kind === 'queue';
 }
 
+function isSelective({ method }: Pick<RequestView, 'method'>): boolean {
+  return method === 'GET' || method === 'HEAD';
+}
+
 /** The method and, for GET and HEAD, what they select. */
 function selectionElement({ method, fields }: RequestView): string {
-  if (method !== 'GET' && method !== 'HEAD') return groupElement('m', [textElement(method)]);
+  if (!isSelective({ method })) return groupElement('m', [textElement(method)]);
   const selecting = SELECTING_FIELDS.map((name) => textsElement(fieldLines(fields, name)));
   return groupElement('m', [textElement(method), ...selecting]);
 }

@@ -28,6 +28,8 @@ export type RuleTable = {
   readonly byFirstSegment: ReadonlyMap<string, readonly Entry[]>;
   /** Candidates of a path whose first segment no rule names. */
   readonly otherwise: readonly Entry[];
+  /** All, in file order. */
+  readonly all: readonly Entry[];
 };
 
 type Entry = {
@@ -49,6 +51,7 @@ export function compileRules(rules: readonly Rule[]): RuleTable {
   return {
     byFirstSegment: new Map([...named].map((segment) => [segment, candidates(segment)])),
     otherwise: candidates(null),
+    all: entries,
   };
 }
 
@@ -74,14 +77,43 @@ export function matchRule(table: RuleTable, request: MatchRequest): MatchResult 
   if (!request.path.startsWith('/')) return null;
   const segments = request.path.slice(1).split('/');
   for (const entry of table.byFirstSegment.get(segments[0]!) ?? table.otherwise) {
-    if (!takesMethod(entry.rule, request.method) || !takesPath(entry.path, segments)) continue;
-    if (!takesHost(entry, request.host) || !takesFields(entry, request.fields)) continue;
+    if (!takesMethod(entry, request) || !takesPath(entry.path, segments)) continue;
+    if (!takesHost(entry, request) || !takesFields(entry, request)) continue;
     return { rule: entry.rule, params: entry.hasParams ? paramsOf(entry, segments) : NO_PARAMS };
   }
   return null;
 }
 
-function takesMethod(rule: Rule, method: string): boolean {
+/** A condition of a rule that a request does not meet; `name` is that of the field. */
+export type Unmet = { readonly kind: 'method' | 'path' | 'host' } | { readonly kind: 'header'; readonly name: string };
+
+/** The rules before the one that a request meets (all of them where it meets none), each with what is not met of it. */
+export function passedOver(
+  table: RuleTable,
+  request: MatchRequest,
+): { readonly rule: Rule; readonly unmet: readonly Unmet[] }[] {
+  const found: { readonly rule: Rule; readonly unmet: readonly Unmet[] }[] = [];
+  for (const entry of table.all) {
+    const unmet = unmetOf(entry, request);
+    if (unmet.length === 0) return found;
+    found.push({ rule: entry.rule, unmet });
+  }
+  return found;
+}
+
+function unmetOf(entry: Entry, request: MatchRequest): Unmet[] {
+  const { path } = request;
+  const unmet: Unmet[] = [];
+  if (!takesMethod(entry, request)) unmet.push({ kind: 'method' });
+  if (!path.startsWith('/') || !takesPath(entry.path, path.slice(1).split('/'))) unmet.push({ kind: 'path' });
+  if (!takesHost(entry, request)) unmet.push({ kind: 'host' });
+  for (const header of entry.headers) {
+    if (!takesField(header, request)) unmet.push({ kind: 'header', name: header.name });
+  }
+  return unmet;
+}
+
+function takesMethod({ rule }: Entry, { method }: MatchRequest): boolean {
   return rule.match.methods.length === 0 || rule.match.methods.includes(method);
 }
 
@@ -93,13 +125,17 @@ function paramsOf(entry: Entry, segments: readonly string[]): ReadonlyMap<string
   return params;
 }
 
-function takesHost(entry: Entry, host: string): boolean {
+function takesHost(entry: Entry, { host }: MatchRequest): boolean {
   return entry.host === null || takesValue(entry.host, bareHost(host));
 }
 
-/** Every condition must be met by one line of its field; values count as written. */
-function takesFields(entry: Entry, fields: readonly string[]): boolean {
-  return entry.headers.every(({ name, value }) => fieldLines(fields, name).some((line) => takesValue(value, line)));
+function takesFields(entry: Entry, request: MatchRequest): boolean {
+  return entry.headers.every((header) => takesField(header, request));
+}
+
+/** One line of the field must have the value; values count as written. */
+function takesField({ name, value }: Entry['headers'][number], { fields }: MatchRequest): boolean {
+  return fieldLines(fields, name).some((line) => takesValue(value, line));
 }
 
 /**

@@ -10,6 +10,7 @@ import {
   isSafe,
   type KeyedPolicy,
   keepMsOf,
+  type RejectPolicy,
   type ReplayPolicy,
 } from './rule.js';
 import type { SharedResponse } from './sharing.js';
@@ -121,6 +122,28 @@ export function keepMsFor(policy: CoalescePolicy | ReplayPolicy, method: string,
   if (policy.kind === 'replay') return policy.keepMs;
   const isKept = policy.keepStatuses.some(({ from, to }) => from <= status && status <= to);
   return isKept ? keepMsOf(policy, method) : 0;
+}
+
+/** How a duplicate of a flight that is under way is refused. */
+export type Conflict = { readonly status: 409 | 429; readonly retryAfterSeconds: number };
+
+const PLAIN_CONFLICT = { status: 409, retryAfter: { kind: 'computed' } } as const satisfies RejectPolicy['conflict'];
+
+/** By the rule, and by what is left of the flight. `latencyMs` is what was seen on this rule so far; null: nothing. */
+export function conflictOf(
+  policy: ClaimPolicy,
+  flight: Pick<FlightRef, 'ageMs' | 'leaseLeftMs'>,
+  latencyMs: number | null,
+): Conflict {
+  const { status, retryAfter } = policy.kind === 'reject' ? policy.conflict : PLAIN_CONFLICT;
+  const seconds =
+    retryAfter.kind === 'fixed' ? retryAfter.seconds : retryAfterSeconds(policy.leaseMs, flight, latencyMs);
+  return { status, retryAfterSeconds: seconds };
+}
+
+/** The status of a repeat's refusal where it is not that of its code: the first caller of an unknown outcome had 504. */
+export function repeatStatusOf(code: Refusal): 409 | null {
+  return code === 'outcome-unknown' ? 409 : null;
 }
 
 /**

@@ -7,16 +7,14 @@
 
 import type { FlightRef } from '../core/claim.js';
 import type { BypassReason } from '../core/outcome.js';
-import { type Decision, type Refusal, retryAfterSeconds } from '../core/policy.js';
-import type { ClaimPolicy, RejectPolicy } from '../core/rule.js';
+import { conflictOf, type Decision, type Refusal, repeatStatusOf } from '../core/policy.js';
+import type { ClaimPolicy } from '../core/rule.js';
 import type { SharedResponse } from '../core/sharing.js';
 import type { Caller } from './caller.js';
 import { HandingOut } from './handing-out.js';
 import type { Leaders } from './leaders.js';
 import type { ExchangeObserver } from './observer.js';
 import { bypass } from './passing.js';
-
-const PLAIN_CONFLICT = { status: 409, retryAfter: { kind: 'computed' } } as const satisfies RejectPolicy['conflict'];
 
 export type AnsweringOptions = {
   readonly leaders: Pick<Leaders, 'budget' | 'latencyMsOf' | 'calls'>;
@@ -56,19 +54,17 @@ export class Answering {
 
   /** That the flight has the key, and when to ask again. */
   refuseDuplicate(caller: Caller, flight: FlightRef): void {
-    const policy = claimPolicyOf(caller);
-    const { status, retryAfter } = policy.kind === 'reject' ? policy.conflict : PLAIN_CONFLICT;
-    const seconds =
-      retryAfter.kind === 'fixed'
-        ? retryAfter.seconds
-        : retryAfterSeconds(policy.leaseMs, flight, this.#options.leaders.latencyMsOf(caller.route));
-    caller.refuse('in-flight', { status, retryAfterSeconds: seconds });
+    caller.refuse(
+      'in-flight',
+      conflictOf(claimPolicyOf(caller), flight, this.#options.leaders.latencyMsOf(caller.route)),
+    );
   }
 }
 
-/** A repeat of what is held or done is told so with 409; the first caller of an unknown outcome had 504. */
+/** Tells a repeat what holds its key, or what was done. */
 export function refuseRepeat(caller: Caller, code: Refusal): void {
-  caller.refuse(code, code === 'outcome-unknown' ? { status: 409 } : {});
+  const status = repeatStatusOf(code);
+  caller.refuse(code, status === null ? {} : { status });
 }
 
 /** The policy of a request that has a key and is no queue's. */

@@ -10,13 +10,14 @@
 import type { ClaimResult, Expects, FlightRef, Lease, Settlement } from '../core/claim.js';
 import { type Decision, decide, endingOf, waitOf, waits } from '../core/policy.js';
 import { Registry } from '../core/roster.js';
-import { type Vary, variantKey, variantMaterial, varyMatches } from '../core/sharing.js';
+import { type Vary, varyMatches } from '../core/sharing.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 import { Answering, claimPolicyOf, refuseRepeat } from './answering.js';
 import type { Caller } from './caller.js';
 import { Flight, type FlightListener, type FlightState } from './flight.js';
 import { Following, type StreamOptions } from './following.js';
 import { eachOf, inSlices } from './in-slices.js';
+import { variantOf } from './judging.js';
 import type { Leaders } from './leaders.js';
 import type { ExchangeObserver } from './observer.js';
 import { refuseOverloaded } from './overload.js';
@@ -364,18 +365,10 @@ export class Flights {
     else this.#arriveAsVariant(caller, flight.key, vary);
   }
 
-  /** A variant is a key of its own, with names and material of its own. */
   #arriveAsVariant(caller: Caller, key: string, vary: Vary): void {
-    const { fields, names } = caller;
-    caller.names = {
-      material: variantMaterial(names.material, vary, fields),
-      others: names.others.map(({ key, material, fingerprint }) => ({
-        key: variantKey(key, material, vary, fields),
-        material: variantMaterial(material, vary, fields),
-        fingerprint,
-      })),
-    };
-    this.arrive(caller, variantKey(key, names.material, vary, fields));
+    const { key: variant, ...names } = variantOf({ key, ...caller.names }, vary, caller.fields);
+    caller.names = names;
+    this.arrive(caller, variant);
   }
 
   /** The API itself may know; of a process that is gone, somebody's repeat is what brings the question up. */

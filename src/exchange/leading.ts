@@ -283,7 +283,9 @@ export class Leading implements ForwardSink {
     const latencyMs = performance.now() - this.#startedAtMs;
     const forOthers = this.#recorder.trailersForOthers(trailers);
     const recorded = recording?.response(forOthers) ?? null;
-    await this.#settle(this.#recorder.settlement(recorded, flight.election), this.#recorder.keepMs);
+    const settlement = this.#recorder.settlement(recorded, flight.election);
+    await this.#settle(settlement, this.#recorder.keepMs);
+    if (settlement.kind === 'unknown') flight.unknown();
     if (this.#head !== null && recorded !== null) {
       const { status, reason, fields } = this.#head;
       caller.begin(status, reason, fields, caller.led(this.#settler.told ? 'yes' : 'failed'));

@@ -12,6 +12,7 @@ import { kept, replayable } from '../core/recorded.js';
 import type { CoalescePolicy, KeyedPolicy, ReplayPolicy } from '../core/rule.js';
 import { judge, type SharedResponse, type UnshareableReason, varyDigest } from '../core/sharing.js';
 import { sharedFields, withoutField } from '../http/fields.js';
+import { ownAnswer } from '../http/problem.js';
 import type { Caller } from './caller.js';
 import { Recording, type ResponseHead } from './recording.js';
 
@@ -35,7 +36,7 @@ export class Recorder {
   #keepMs = 0;
   #holdsBack = false;
   /** What the flight is settled as without a record. */
-  #unrecorded: 'unshareable' | 'not-kept' | 'freed' = 'unshareable';
+  #unrecorded: 'unshareable' | 'not-kept' | 'freed' | 'unknown' = 'unshareable';
 
   constructor(options: RecorderOptions) {
     this.#options = options;
@@ -101,6 +102,7 @@ export class Recorder {
   settlement(recorded: SharedResponse | null, election: number): Settlement {
     if (recorded !== null) return { kind: 'response', response: kept(this.#options.policy, recorded) };
     if (this.#unrecorded === 'freed') return { kind: 'failed', election };
+    if (this.#unrecorded === 'unknown') return { kind: 'unknown', election };
     return this.#unrecorded === 'not-kept' ? { kind: 'not-kept' } : { kind: 'unshareable', reason: 'not-recorded' };
   }
 
@@ -117,8 +119,12 @@ export class Recorder {
     fields: readonly string[],
     expectedBytes: number | null,
   ): void {
-    if (policy.release.includes(status)) {
+    const own = ownAnswer(fields);
+    if (own === 'not-executed' || policy.release.includes(status)) {
       this.#unrecorded = 'freed';
+    } else if (own === 'unknown') {
+      this.#unrecorded = 'unknown';
+      this.#keepMs = policy.unknownForMs;
     } else if (expectedBytes !== null && expectedBytes > policy.maxSharedBytes) {
       this.#unrecorded = 'not-kept';
     } else {

@@ -3,6 +3,7 @@
  * the message built from it (RFC 9457, RFC 9209). They are never recorded and never shared.
  */
 
+import { fieldLines } from '../core/field-lines.js';
 import type { ProblemCode } from '../core/outcome.js';
 
 type Entry = {
@@ -34,7 +35,7 @@ const PROBLEMS: Readonly<Record<ProblemCode, Entry>> = {
   'bad-upstream-response': entry(502, 'The upstream sent a response that cannot be read', 'http_protocol_error'),
   'bad-request': entry(400, 'The request cannot be read in one way only', 'http_request_error'),
   'internal-error': entry(500, 'The gateway failed', 'proxy_internal_error'),
-  overloaded: entry(503, 'Too many requests wait already', 'connection_limit_reached', true),
+  overloaded: entry(503, 'The gateway has as much to do as it may', 'connection_limit_reached', true),
   // RFC 9209 recommends 502, which many clients send again by themselves: round the loop once more.
   'loop-detected': entry(508, 'The request has been through this gateway before', 'proxy_loop_detected'),
   draining: entry(503, 'The gateway is stopping', 'connection_limit_reached', true),
@@ -67,6 +68,27 @@ const ERROR_TYPES: Readonly<Partial<Record<ProblemCode, string>>> = {
   'response-not-kept': 'idempotency_error',
 };
 
+/** Answers of a gateway behind which it is not known whether the upstream has executed the request. */
+const UNKNOWN_BEHIND: ReadonlySet<string> = new Set<ProblemCode>([
+  'outcome-unknown',
+  'bad-upstream-response',
+  'upstream-timeout',
+  'wait-timeout',
+  'internal-error',
+]);
+const OWN_ANSWER = /^\s*oneflight\s*;[^,]*\bdetails="([a-z-]+)"/;
+
+/**
+ * Whether an upstream's answer is one that a gateway of this kind made itself, and what that says of the request: the API
+ * has not answered it, and has not executed it, or nobody knows. The first member of `Proxy-Status` is that of whoever
+ * was nearest to the API (RFC 9209 section 2).
+ */
+export function ownAnswer(fields: readonly string[]): 'not-own' | 'not-executed' | 'unknown' {
+  const code = OWN_ANSWER.exec(fieldLines(fields, 'proxy-status')[0] ?? '')?.[1];
+  if (code === undefined) return 'not-own';
+  return UNKNOWN_BEHIND.has(code) ? 'unknown' : 'not-executed';
+}
+
 /** What an occurrence knows better than the table. */
 export type ProblemOptions = {
   /** `in-flight` may be 429, `outcome-unknown` is 409 to repeats. */
@@ -84,6 +106,11 @@ export type ProblemMessage = {
   readonly fields: string[];
   readonly content: Buffer;
 };
+
+/** The status of a code, where an occurrence does not know better. */
+export function statusOf(code: ProblemCode): number {
+  return PROBLEMS[code].status;
+}
 
 /** Builds the whole message of a problem. */
 export function problemMessage(code: ProblemCode, options: ProblemOptions = {}): ProblemMessage {

@@ -38,6 +38,7 @@ export class StoreMetrics {
     };
     return {
       claim: (request) => timed('claim', () => store.claim(request)),
+      look: (request) => timed('look', () => store.look(request)),
       renew: (lease) => timed('renew', () => store.renew(lease)),
       complete: (lease, settlement, keepMs) => timed('complete', () => store.complete(lease, settlement, keepMs)),
       release: (lease, options) => timed('release', () => store.release(lease, options)),

@@ -6,9 +6,10 @@
 
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { TakenKey } from '../core/claim.js';
+import { replayable } from '../core/recorded.js';
 import type { SharedResponse } from '../core/sharing.js';
 import { isToken } from '../core/token.js';
-import { clientFields, withoutField } from '../http/fields.js';
+import { clientFields, hasNoContent, withoutField } from '../http/fields.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 
 /** How many keys one answer lists at most. */
@@ -26,6 +27,8 @@ export type FlightsApi = {
   /** Writes what an operator did to the log. */
   readonly audit: (did: 'settled' | 'purged', entry: Readonly<Record<string, string | number>>) => void;
 };
+
+const SETTLE_MEMBERS = ['as', 'flight', 'status', 'fields', 'content'];
 
 type SettleBody = {
   readonly as?: unknown;
@@ -51,6 +54,8 @@ export function addFlights(fastify: FastifyInstance, api: FlightsApi): void {
     async (request, reply) => {
       const { key } = request.params;
       const { as, flight = null } = request.body ?? {};
+      const unknown = Object.keys(request.body ?? {}).find((name) => !SETTLE_MEMBERS.includes(name));
+      if (unknown !== undefined) return refuse(reply, 400, `${unknown} is not one of ${SETTLE_MEMBERS.join(', ')}`);
       if (flight !== null && typeof flight !== 'string') return refuse(reply, 400, 'flight must be a text');
       if (as === 'free') return orUnavailable(reply, () => settle(api, reply, key, { kind: 'free' }, flight));
       if (as !== 'response') return refuse(reply, 400, 'as must be "free" or "response"');
@@ -127,14 +132,15 @@ async function find(api: FlightsApi, key: string): Promise<TakenKey | null> {
 
 /** Reads `status`, `fields` (a list of name and value pairs) and `content` (text); a sentence when they are wrong. */
 function responseOf({ status, fields = [], content = '' }: SettleBody): SharedResponse | string {
-  if (typeof status !== 'number' || !Number.isInteger(status) || status < 200 || status > 599) {
-    return 'status must be a number from 200 to 599';
+  if (typeof status !== 'number' || !Number.isInteger(status) || status < 200 || status > 599 || status === 304) {
+    return 'status must be a number from 200 to 599, and not 304, which answers a condition of one client';
   }
   if (typeof content !== 'string') return 'content must be text';
   if (!Array.isArray(fields) || !fields.every(isFieldLine)) return 'fields must be a list of [name, value] pairs';
   const bytes = Buffer.from(content);
+  if (bytes.length > 0 && hasNoContent('POST', status)) return `${status} has no content`;
   // How the message is delimited is the business of the connection that carries it.
-  const lines = clientFields(withoutField(fields.flat(), 'content-length'));
+  const lines = replayable(clientFields(withoutField(fields.flat(), 'content-length')));
   return { status, reason: '', fields: lines, content: bytes, trailers: [], vary: NO_VARY };
 }
 

@@ -1,5 +1,5 @@
 /**
- * The admin listener: liveness, readiness, metrics, and the keys that are taken. On its own port, for operators only.
+ * The admin listener: liveness, readiness, metrics, the keys that are taken, and the configuration. On its own port, for operators only.
  *
  * Invariants: it shows no key, no field value and no content of anybody's request; who may ask is
  * decided in one place, for every route (admin-access.ts); operators are few, so that a crowd has no room here.
@@ -8,9 +8,11 @@
 import type { AddressInfo } from 'node:net';
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { AdminConfig } from '../config/config.js';
-import type { ConfigState, ReloadResult } from '../config/reloading.js';
+import type { ConfigState, InUse, ReloadResult } from '../config/reloading.js';
 import { problemMessage } from '../http/problem.js';
 import { accessOf, guard } from './admin-access.js';
+import { addConfig } from './admin-config.js';
+import { addExplain, type ExplainApi } from './admin-explain.js';
 import { addFlights, type FlightsApi } from './admin-flights.js';
 import { addReload } from './admin-reload.js';
 import { listenerUrl } from './front.js';
@@ -27,7 +29,10 @@ export type AdminOptions = {
   readonly config: AdminConfig & { readonly kind: 'on' };
   readonly readiness: () => Promise<Readiness>;
   readonly flights: FlightsApi;
+  readonly explain: ExplainApi;
   readonly reload: () => Promise<ReloadResult>;
+  /** The configuration in use; null: it came from no file. */
+  readonly inUse: (() => InUse) | null;
   readonly metrics: { readonly contentType: string; readonly expose: () => Promise<string> };
 };
 
@@ -66,7 +71,9 @@ export class Admin {
       return reply.header('content-type', options.metrics.contentType).send(await options.metrics.expose());
     });
     addFlights(fastify, options.flights);
+    addExplain(fastify, options.explain);
     addReload(fastify, options.reload);
+    if (options.inUse !== null) addConfig(fastify, options.inUse);
     fastify.setNotFoundHandler((_request, reply) => {
       const { status, content } = problemMessage('no-route');
       return reply.code(status).header('content-type', 'application/problem+json').send(content);

@@ -9,7 +9,7 @@ import { X509Certificate } from 'node:crypto';
 import type { SecureContextOptions } from 'node:tls';
 import type { TlsConfig } from '../config/config.js';
 import { FileWatch } from '../config/file-watch.js';
-import { type MaterialFault, readMaterial } from '../config/tls-material.js';
+import { type MaterialFault, type Pair, readMaterial } from '../config/tls-material.js';
 
 export type CertificateNews =
   | { readonly kind: 'renewed'; readonly subject: string; readonly validTo: string }
@@ -18,23 +18,29 @@ export type CertificateNews =
 export class Certificate {
   readonly #config: TlsConfig;
   readonly #watch = new FileWatch(() => this.reload());
-  #context: SecureContextOptions;
+  #pair: Pair;
   /** What was read last, good or bad. */
   #seen: string;
   #onContext: (context: SecureContextOptions) => void = () => {};
   #onNews: (news: CertificateNews) => void = () => {};
 
-  /** Throws when the pair cannot be used. */
-  constructor(config: TlsConfig) {
+  /** `inUse`: the pair that others show, for when that of the files cannot be used. Throws when there is none at all. */
+  constructor(config: TlsConfig, inUse: Pair | null = null) {
     this.#config = config;
     const material = readMaterial(config);
-    if (material.kind === 'bad') throw new Error(`listen.tls: ${faultText(material.faults)}`);
-    this.#context = { ...material.pair, minVersion: config.minVersion };
+    const pair = material.kind === 'good' ? material.pair : inUse;
+    if (pair === null) throw new Error(`listen.tls: ${material.kind === 'bad' ? faultText(material.faults) : ''}`);
+    this.#pair = pair;
     this.#seen = JSON.stringify(material);
   }
 
+  /** What is shown now. */
+  get pair(): Pair {
+    return this.#pair;
+  }
+
   get context(): SecureContextOptions {
-    return this.#context;
+    return { ...this.#pair, minVersion: this.#config.minVersion };
   }
 
   /** Tells of each new pair, and of each that is refused, from now on. */
@@ -53,8 +59,8 @@ export class Certificate {
     if (seen === this.#seen) return;
     this.#seen = seen;
     if (material.kind === 'bad') return this.#onNews({ kind: 'refused', faults: material.faults });
-    this.#context = { ...material.pair, minVersion: this.#config.minVersion };
-    this.#onContext(this.#context);
+    this.#pair = material.pair;
+    this.#onContext(this.context);
     const { subject, validTo } = new X509Certificate(material.pair.cert);
     this.#onNews({ kind: 'renewed', subject, validTo });
   }

@@ -6,13 +6,14 @@
  * requests, and lets running ones end.
  */
 
-import { createServer, type IncomingMessage, METHODS, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { LimitsConfig, ListenConfig, RequestIdTrust } from '../config/config.js';
+import type { Pair } from '../config/tls-material.js';
 import { Roster } from '../core/roster.js';
 import { Caller, type Report } from '../exchange/caller.js';
-import type { Asking } from '../exchange/handle.js';
+import { type Asking, isKnownMethod } from '../exchange/judging.js';
 import { forwardedFields, type Peer } from '../http/fields.js';
 import { problemMessage } from '../http/problem.js';
 import { Certificate, type CertificateNews } from './certificate.js';
@@ -41,6 +42,8 @@ export type ListenerOptions = {
   readonly limits: LimitsConfig;
   readonly peers: Peers;
   readonly requestIdTrust: RequestIdTrust;
+  /** The certificate that others show on this port, in place of files that cannot be used; null: there are no others. */
+  readonly pair: Pair | null;
   /** A connection was closed before anything was read of it. */
   readonly onRefused: (reason: RefusedConnection) => void;
   /** Told of every change of the certificate, and of every pair that cannot be one. */
@@ -103,7 +106,7 @@ export class Listener {
     });
     this.#server.on('upgrade', (req, socket, first) => this.#onUpgrade(req, socket as Socket, first));
     const { host, port, tls } = options.listen;
-    this.#certificate = tls === null ? null : new Certificate(tls);
+    this.#certificate = tls === null ? null : new Certificate(tls, options.pair);
     this.#streams = options.listen.http2
       ? new Streams({ limits, slow: this.#slow, onRequest: (req, res, peer) => this.#onStream(req, res, peer) })
       : null;
@@ -332,6 +335,7 @@ export class Listener {
       connection.callers.remove(placeThere);
       connection.refused ||= caller.endsConnection;
       connection.admitNext();
+      if (!req.complete) this.#awaitRest(req);
       if (connection.callers.size === 0 && !req.socket.destroyed) this.#idle?.add(req.socket);
       this.#options.over(report);
       if (connection.callers.size === 0) this.#behindOthers.get(req.socket)?.();
@@ -341,6 +345,14 @@ export class Listener {
     const place = this.#callers.add(caller);
     const placeThere = connection.callers.add(caller);
     return caller;
+  }
+
+  /** Its answer is out. What is left of its upload is for nobody, and may not keep the connection for long, however it moves. */
+  #awaitRest(req: IncomingMessage): void {
+    const timer = setTimeout(() => {
+      if (!req.complete) endConnection(req.socket);
+    }, this.#limits.contentTimeoutMs).unref();
+    req.once('close', () => clearTimeout(timer));
   }
 
   #onStream(req: StreamRequest, res: StreamResponse, peer: Peer): Caller {
@@ -367,7 +379,7 @@ export class Listener {
   #take(caller: Caller, refusal: 417 | null = null): void {
     if (refusal !== null) caller.refuse('bad-request', { status: refusal });
     // The parser knows methods of other protocols, and lets them through.
-    else if (!METHODS.includes(caller.method)) caller.refuse('bad-request', { status: 501 });
+    else if (!isKnownMethod(caller.method)) caller.refuse('bad-request', { status: 501 });
     // A connection that was kept alive may still bring a request; it is told to go elsewhere, with nothing done.
     else if (this.#draining) caller.refuse('draining');
     else this.#options.handle(caller);
@@ -391,7 +403,7 @@ const REQUEST_LINE_BYTES = 4_096;
 /** A request whose method the parser does not know (it has a list), and not just bytes: that is said as such (RFC 9110 section 9.1). */
 function isUnknownMethod({ rawPacket }: Unreadable): boolean {
   const method = REQUEST_LINE.exec(rawPacket?.toString('latin1', 0, REQUEST_LINE_BYTES) ?? '')?.[1];
-  return method !== undefined && !METHODS.includes(method);
+  return method !== undefined && !isKnownMethod(method);
 }
 
 const STATUS_OF_CODE: Readonly<Record<string, number>> = {

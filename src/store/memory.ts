@@ -23,6 +23,7 @@ import { Revocations } from './revocations.js';
 import {
   type ClaimRequest,
   type FlightStanding,
+  type Looked,
   type SettleAs,
   type Store,
   StoreUnavailable,
@@ -59,6 +60,8 @@ type Flight = {
 /** How long it is remembered that somebody was elected after a flight: until all its followers must have asked. */
 const ELECTION_MS = 120_000;
 const SWEEP_MS = 250;
+/** The flight of whoever only looks: no flight has this id, so that none is renewed by it. */
+const NOBODY = '';
 
 export class MemoryStore implements Store {
   readonly queue: MemoryQueue;
@@ -92,19 +95,18 @@ export class MemoryStore implements Store {
   async claim(request: ClaimRequest, leader = this.#process): Promise<ClaimResult> {
     this.#assertOpen();
     const now = this.#now();
-    const flight = this.#flightOf(request.key, now);
-    const past = flight === null ? this.#past.of(request.key, now) : null;
-    const origin = flight?.origin ?? past?.origin;
-    if (origin !== undefined && origin.flight !== request.flight && origin.fingerprint !== request.fingerprint) {
-      return { kind: 'mismatch' };
-    }
-    if (flight !== null) return this.#join(flight, request, now);
-    if (past !== null) return this.#past.repeat(past, request.material, now);
+    const there = this.#there(request, now);
+    if (there.kind !== 'free') return there;
     if (request.after !== '') {
       if (this.#elected.has(request.after)) return { kind: 'late' };
       this.#elected.set(request.after, now + ELECTION_MS);
     }
     return { kind: 'leader', lease: this.#lead(request, leader, now), expects: this.#marks.expects(request.key, now) };
+  }
+
+  async look(request: ClaimRequest): Promise<Looked> {
+    this.#assertOpen();
+    return this.#there({ ...request, join: false, flight: NOBODY }, this.#now());
   }
 
   async renew(lease: Lease): Promise<Held> {
@@ -309,6 +311,17 @@ export class MemoryStore implements Store {
       callers: new Set(),
     });
     return { key, flight, fence, leaseMs, material };
+  }
+
+  #there(request: ClaimRequest, now: number): Looked {
+    const flight = this.#flightOf(request.key, now);
+    const past = flight === null ? this.#past.of(request.key, now) : null;
+    const origin = flight?.origin ?? past?.origin;
+    if (origin !== undefined && origin.flight !== request.flight && origin.fingerprint !== request.fingerprint) {
+      return { kind: 'mismatch' };
+    }
+    if (flight !== null) return this.#join(flight, request, now);
+    return past === null ? { kind: 'free' } : this.#past.repeat(past, request.material, now);
   }
 
   #join(flight: Flight, request: ClaimRequest, now: number): ClaimResult {

@@ -22,6 +22,7 @@ import { Revocations } from './revocations.js';
 import {
   type ClaimRequest,
   type FlightStanding,
+  type Looked,
   type SettleAs,
   type Store,
   StoreUnavailable,
@@ -63,9 +64,17 @@ export class ParentStore implements Store {
     };
   }
 
-  async claim({ material, others: _, ...request }: ClaimRequest): Promise<ClaimResult> {
-    const { value, bytes } = await this.#ask({ kind: 'claim', request });
-    const result = value as ClaimResult;
+  claim(request: ClaimRequest): Promise<ClaimResult> {
+    return this.#askWho('claim', request) as Promise<ClaimResult>;
+  }
+
+  look(request: ClaimRequest): Promise<Looked> {
+    return this.#askWho('look', request);
+  }
+
+  async #askWho(kind: 'claim' | 'look', { material, others: _, ...request }: ClaimRequest): Promise<Looked> {
+    const { value, bytes } = await this.#ask({ kind, request });
+    const result = value as Looked;
     switch (result.kind) {
       case 'leader':
         return { ...result, lease: { ...result.lease, material } };

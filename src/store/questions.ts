@@ -22,6 +22,7 @@ export type PlainSettleAs =
 /** Each is answered once. */
 export type Question =
   | { readonly kind: 'claim'; readonly request: PlainClaim }
+  | { readonly kind: 'look'; readonly request: PlainClaim }
   | { readonly kind: 'renew'; readonly of: Half; readonly lease: PlainLease }
   /** Bytes: the settlement. */
   | { readonly kind: 'complete'; readonly of: Half; readonly lease: PlainLease; readonly keepMs: number }

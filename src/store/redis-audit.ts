@@ -21,6 +21,8 @@ type Facts = {
   readonly role: string | null;
   /** The policy by which it evicts; '': it does not. */
   readonly eviction: string | null;
+  /** Whether it has as much in its memory as it may, or more. */
+  readonly isFull: boolean;
   readonly persistence: Persistence | null;
   readonly replicas: number | null;
   readonly minReplicas: number | null;
@@ -71,6 +73,7 @@ export async function look(client: ScriptedRedis, channel: string): Promise<Fact
     mode: field('redis_mode') ?? field('server_mode'),
     role: field('role'),
     eviction: evictionOf(field('maxmemory'), field('maxmemory_policy')),
+    isFull: isFull(field('maxmemory'), field('used_memory')),
     persistence: persistenceOf(field('aof_enabled'), settingOf(save), settingOf(fsync)),
     replicas: numberOf(field('connected_slaves')),
     // Without CONFIG: INFO has this line only where the number is not zero.
@@ -78,6 +81,12 @@ export async function look(client: ScriptedRedis, channel: string): Promise<Fact
       numberOf(settingOf(minReplicas)) ?? (info === null ? null : field('min_slaves_good_slaves') === null ? 0 : 1),
     silence,
   };
+}
+
+/** Bytes, as INFO has them. */
+function isFull(most: string | null, used: string | null): boolean {
+  const bound = Number(most ?? 0);
+  return bound > 0 && Number(used ?? 0) >= bound;
 }
 
 /** Only a missing right counts: a sentinel has reasons of its own. */
@@ -170,6 +179,11 @@ function warningsOf(nodes: readonly Facts[], configured: RedisServers['kind'], w
     const message =
       'the store evicts keys when its memory is full, and with them claims; set maxmemory-policy to noeviction';
     warnings.push({ message, fields: { policy } });
+  }
+  if (policy == null && nodes.some((node) => node.isFull)) {
+    const message =
+      'the store is full: it takes claims and what is kept, but may be ended for it; give it more maxmemory';
+    warnings.push({ message, fields: {} });
   }
   if (nodes.some(({ replicas }) => replicas !== null && replicas < waitReplicas)) {
     const message = 'a primary of the store has fewer replicas than waitReplicas asks for: no claim counts there';

@@ -192,6 +192,14 @@ class HeardSentinelConnector extends SentinelConnector {
       client.on('error', (error) => {
         heard = error;
       });
+      // Connected again it subscribes again by itself, and a failure that nobody hears of (a sentinel that takes
+      // connections and says nothing, or one that is given up just then) would end the process.
+      const subscribe = client.subscribe.bind(client) as (...channels: unknown[]) => Promise<unknown>;
+      client.subscribe = (...channels: unknown[]) => {
+        const subscribed = subscribe(...channels);
+        subscribed.catch(() => {});
+        return subscribed;
+      };
       return client;
     };
     const ask = own.resolve.bind(this);

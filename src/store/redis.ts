@@ -19,6 +19,7 @@ import type {
   Settlement,
   TakenKey,
 } from '../core/claim.js';
+import { newFlightId } from '../core/claim.js';
 import { Frames } from './frames.js';
 import type { LeaseHolder, WaitOptions } from './leases.js';
 import { NamedQueue } from './named-queue.js';
@@ -42,10 +43,11 @@ import { type AskSmall, pushLink, type RedisRoute, type RouteOptions, type Run, 
 import { type Looked, Waits } from './redis-waits.js';
 import type { Piece, PieceReader, Reading, StillRead } from './relay.js';
 import { Revocations } from './revocations.js';
-import { claimUnderAllNames, type Looked as LookedAt } from './rotation.js';
+import { claimUnderAllNames, lookUnderAllNames } from './rotation.js';
 import {
   type ClaimRequest,
   type FlightStanding,
+  type Looked as LookedAt,
   type SettleAs,
   type Store,
   StoreUnavailable,
@@ -222,6 +224,12 @@ export class RedisStore implements Store {
       look: (asked) => this.#claim(asked, 'look'),
       giveBack: (lease, election) => this.#giveBack(lease, election),
     });
+  }
+
+  look(request: ClaimRequest): Promise<LookedAt> {
+    // Its own flight would be renewed by it.
+    const asked = { ...request, flight: newFlightId() };
+    return lookUnderAllNames(asked, (named) => this.#claim(named, 'look'));
   }
 
   async #claim(request: ClaimRequest, how: 'take' | 'look'): Promise<LookedAt> {

@@ -11,9 +11,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type ClaimResult, type Lease, newFlightId } from '../core/claim.js';
-import type { ClaimRequest } from './store.js';
-
-export type Looked = ClaimResult | { readonly kind: 'free' };
+import type { ClaimRequest, Looked } from './store.js';
 
 export type RotationOptions = {
   readonly claim: (request: ClaimRequest) => Promise<ClaimResult>;
@@ -42,6 +40,15 @@ export async function claimUnderAllNames(request: ClaimRequest, options: Rotatio
     // What was given back is over; this is another flight.
     asked = { ...request, flight: newFlightId() };
   }
+}
+
+/** What has the key under whichever of its names; nothing is taken, and nobody joins. */
+export async function lookUnderAllNames(request: ClaimRequest, look: RotationOptions['look']): Promise<Looked> {
+  for (const name of [{}, ...request.others]) {
+    const looked = await look({ ...request, ...name, join: false });
+    if (looked.kind !== 'free') return looked;
+  }
+  return { kind: 'free' };
 }
 
 type Claimed = { readonly result: ClaimResult; readonly gaveWayTo: ClaimRequest | null };

@@ -7,7 +7,7 @@
  */
 
 import type { Duplex } from 'node:stream';
-import type { ClaimResult, FlightRef, Lease, Settlement } from '../core/claim.js';
+import type { FlightRef, Lease, Settlement } from '../core/claim.js';
 import { Registry } from '../core/roster.js';
 import { Channel } from './channel.js';
 import { decodeSettlement, encodeSettlement } from './codec.js';
@@ -28,7 +28,7 @@ import {
 } from './questions.js';
 import type { Entered, NoTurn, Turn } from './queue.js';
 import type { Piece } from './relay.js';
-import type { SettleAs } from './store.js';
+import type { Looked, SettleAs } from './store.js';
 
 /** The value goes into the head; the bytes beside it. */
 type Answer = { readonly value: unknown; readonly bytes?: Buffer };
@@ -121,6 +121,8 @@ export class StoreServer implements LeaseHolder {
         if (result.kind === 'leader') store.watch(result.lease, this);
         return plainClaim(result);
       }
+      case 'look':
+        return plainClaim(await store.look({ ...question.request, material: null, others: [] }));
       case 'renew': {
         const lease = whole(question.lease);
         return { value: this.#unlessLost(question.of, lease, await this.#leases(question.of).renew(lease)) };
@@ -262,7 +264,7 @@ function wholeAs(as: PlainSettleAs, bytes: Buffer): SettleAs {
   return { kind: 'response', response: settlement.response, keepMs: as.keepMs };
 }
 
-function plainClaim(result: ClaimResult): Answer {
+function plainClaim(result: Looked): Answer {
   if (result.kind !== 'stored') return { value: result };
   return { value: { ...result, ended: null }, bytes: encodeSettlement(result.ended) };
 }

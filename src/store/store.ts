@@ -26,6 +26,8 @@
  * - A mark (`unshareable` with `keepMs`) stands beside its key: it holds nobody up, and every claim that answers `leader` or
  *   `follower` tells of it in the same step, until its time is over by the store's clock, or a response was completed.
  *   A claim that answers `follower` of a marked key joins nothing: no wait is owed, and it does not make the flight awaited.
+ * - `look` answers as a claim of that request would, under each of its names, and takes nothing, joins nothing and renews
+ *   nothing: a claim that comes later finds what it would have found.
  * - `purge` removes only what answers later claims, compared in the same step; a flight and an unknown outcome stay. Those
  *   variants of the key (`Vary`) that are not taken go with it, each in a step of its own.
  * - Who leads is told by a push when `settle` ends its flight, from whatever process; should the push be lost, by its renewal.
@@ -70,6 +72,9 @@ export type ClaimRequest = {
   readonly join: boolean;
 };
 
+/** What has a key; `free`: nobody, so that a claim would lead. */
+export type Looked = ClaimResult | { readonly kind: 'free' };
+
 /** A word from outside on what has a key: an operator's, or that of the API when it was asked. */
 export type SettleAs =
   | { readonly kind: 'free' }
@@ -91,6 +96,8 @@ export type TakenOptions = { readonly state: TakenKey['state'] | 'any'; readonly
 export interface Store extends Leases, Relay {
   /** Asks, atomically, who has the key. */
   claim(request: ClaimRequest): Promise<ClaimResult>;
+  /** What a claim would be told, without claiming: for operators who ask what would become of a request. */
+  look(request: ClaimRequest): Promise<Looked>;
   /**
    * Waits for the end of a flight that a claim with `join` answered as `follower` of a key without a mark. Survives outages of the store;
    * ends by settlement or by the signal only. Owed once for each such claim: until then the flight is awaited. Who does

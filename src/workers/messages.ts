@@ -1,5 +1,6 @@
 /** What parent and worker say to each other beside the store: orders one way, words the other. */
 
+import type { Pair } from '../config/tls-material.js';
 import type { Figures } from '../observe/metrics.js';
 import type { PortableConfig } from './portable-config.js';
 
@@ -21,6 +22,8 @@ export type Order =
       readonly count: number;
       readonly version: string;
       readonly config: PortableConfig;
+      /** The certificate that the others show; null: none, requests come in clear. */
+      readonly pair: Pair | null;
     }
   | { readonly kind: 'ask'; readonly id: number; readonly asked: Asked }
   /** End what is in progress, accept no more, and exit. */

@@ -19,6 +19,7 @@ import { MemoryBudget } from '../core/memory-budget.js';
 import type { Figures } from '../observe/metrics.js';
 import { WorkerFigures } from '../observe/worker-figures.js';
 import type { Admin, Readiness } from '../server/admin.js';
+import { Certificate } from '../server/certificate.js';
 import { MemoryStore } from '../store/memory.js';
 import { MemoryRelay } from '../store/memory-relay.js';
 import { newProcessId } from '../store/process-id.js';
@@ -70,7 +71,13 @@ class Parent {
   readonly #figures = new WorkerFigures();
   readonly #memory: MemoryStore;
   readonly #reloading: Reloading;
+  /** What workers show that are started while the files cannot be used. */
+  readonly #certificate: Certificate | null;
   readonly #rules: KnownRules;
+  /** Where clients were told to come; 0: they were not. */
+  #toldPort = 0;
+  /** Which port the workers ask for; null: as configured. */
+  #port: number | null = null;
   #store: Store | null = null;
   #admin: Admin | null = null;
 
@@ -79,6 +86,7 @@ class Parent {
     this.#config = config;
     this.#rules = new KnownRules(config.rules);
     this.#options = options;
+    this.#certificate = config.listen.tls === null ? null : new Certificate(config.listen.tls);
     const budget = new MemoryBudget(memoryShares(config, count).storeBytes);
     this.#memory = new MemoryStore({ budget, relay: new MemoryRelay(budget) });
     this.#crew = new Crew({
@@ -108,7 +116,13 @@ class Parent {
       serialization: 'advanced',
       stdio: ['ignore', 'inherit', 'inherit', 'ipc', ...(inMemory ? (['pipe'] as const) : [])],
     });
+    // The workers tell of it.
+    this.#certificate?.watch(
+      () => {},
+      () => {},
+    );
     const url = await this.#crew.start();
+    this.#toldPort = Number(new URL(url).port);
     const adminUrl = await this.#openAdmin();
     this.#reloading.watch();
     return { url, adminUrl, reload: () => this.#reload(), close: () => this.#close() };
@@ -134,7 +148,15 @@ class Parent {
           log.warn({ worker: number, workerPid: worker.pid, flights }, 'flights of a worker ended as unknown');
       });
     }
-    worker.order({ kind: 'begin', worker: number, count, version, config: toPortable(this.#config) });
+    const pair = this.#certificate?.pair ?? null;
+    // On port 0 they all have the port of the first. Were all gone at once, the next ones would have another than clients
+    // were told; while one is there, that one cannot be asked for.
+    if (this.#crew.workers.length === 0 && this.#toldPort > 0) this.#port = this.#toldPort;
+    const config = {
+      ...this.#config,
+      listen: { ...this.#config.listen, port: this.#port ?? this.#config.listen.port },
+    };
+    worker.order({ kind: 'begin', worker: number, count, version, config: toPortable(config), pair });
     return worker;
   }
 
@@ -160,7 +182,12 @@ class Parent {
         isRule: (name) => this.#rules.isRule(name),
         audit: (did, entry) => log.warn(entry, `${did} by an operator`),
       },
+      explain: async ({ request, values, store: ask }) => {
+        const { Explainer } = await import('../explain/explaining.js');
+        return new Explainer(this.#config).explain(request, { values, store: ask === 'asked' ? store : null });
+      },
       reload: () => this.#reload(),
+      inUse: () => this.#reloading.inUse,
       metrics: { contentType: this.#figures.contentType, expose },
     });
     return this.#admin.listen();
@@ -193,9 +220,12 @@ class Parent {
   }
 
   async #reload(): Promise<ReloadResult> {
+    this.#certificate?.reload();
+    // At the same time, or the watch of the files has done it meanwhile and there is nothing to be told.
+    const result = this.#reloading.reload();
     // What each reads for itself: a bad line elsewhere is no reason to let a certificate expire.
     await this.#askAll({ kind: 'reload' }, LOOK_MS);
-    return this.#reloading.reload();
+    return result;
   }
 
   /** All workers serve the same: one that cannot take what others have taken gives its place to another. */
@@ -232,6 +262,7 @@ class Parent {
   }
 
   async #closeAdapters(): Promise<void> {
+    this.#certificate?.close();
     await this.#admin?.close();
     await Promise.allSettled([this.#store?.close(), this.#memory.close()]);
   }

@@ -2,7 +2,8 @@
  * The process of a worker: a gateway whose parent has its admin listener and, where keys are in memory, its store.
  *
  * Invariants: signals are the parent's business, since a terminal's and a service manager's reach every process: they are
- * ignored here; a worker whose parent is gone drains and ends; it never ends by itself otherwise.
+ * ignored here, and so is the one by which Node opens a port for debuggers; a worker whose parent is gone drains and ends;
+ * it never ends by itself otherwise.
  */
 
 import '../cli/young-objects.js';
@@ -19,7 +20,7 @@ import { fromPortable } from './portable-config.js';
 const FIGURES_MS = 1_000;
 const FAILED = 1;
 
-for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => {});
+for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1'] as const) process.on(signal, () => {});
 
 type Serving = { readonly gateway: Gateway; readonly share: (config: Config) => Config };
 
@@ -54,6 +55,7 @@ async function begin({
   count,
   version,
   config: portable,
+  pair,
 }: Extract<Order, { kind: 'begin' }>): Promise<Serving | null> {
   const share = (whole: Config): Config => workerShare(whole, worker - 1, count);
   const config = share(fromPortable(portable));
@@ -66,7 +68,7 @@ async function begin({
     const store = inParent
       ? { store: new ParentStore(new Socket({ fd: STORE_FD, readable: true, writable: true }), onGone) }
       : {};
-    const gateway = await startGateway(config, { version, log, source: null, ...store });
+    const gateway = await startGateway(config, { version, log, source: null, pair, ...store });
     setInterval(() => void tellFigures(gateway), FIGURES_MS).unref();
     await say({ kind: 'listening', url: gateway.url });
     return { gateway, share };

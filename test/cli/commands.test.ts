@@ -60,7 +60,7 @@ t.test('the command line', async (t) => {
   t.strictSame(await run(['--version']).ended, { code: 0, stdout: `${version}\n`, stderr: '' });
   const help = await run(['--help']).ended;
   t.equal(help.code, 0);
-  for (const command of ['start', 'validate', 'demo', 'smoke', 'health']) t.match(help.stdout, command);
+  for (const command of ['start', 'validate', 'demo', 'smoke', 'explain', 'health']) t.match(help.stdout, command);
 
   t.match((await run(['strat']).ended).stderr, `unknown command 'strat'`);
   const nowhere = '/nowhere/gateway.yaml';
@@ -70,6 +70,17 @@ t.test('the command line', async (t) => {
     [2, 'an argument too many', 'start', 'extra'],
     [2, 'a required option is missing', 'smoke'],
     [2, 'a port out of range', 'demo', '--port', '70000'],
+    [2, 'nothing to explain', 'explain', '-c', 'config/gateway.yaml'],
+    [
+      0,
+      'the request of the README',
+      'explain',
+      '-c',
+      'config/gateway.yaml',
+      '/auth/sessions/refresh',
+      '--json',
+      '{"refreshToken":"abc"}',
+    ],
     [78, 'start without a configuration', 'start', '-c', nowhere],
     [78, 'smoke without a configuration', 'smoke', '-c', nowhere, '--route', 'a', '--request', 'b'],
     [0, 'the example is good', 'validate', '-c', 'config/gateway.yaml'],

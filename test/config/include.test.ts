@@ -6,6 +6,7 @@ import t, { type Test } from 'tap';
 import { validate } from '../../src/cli/validate.js';
 import { formatError } from '../../src/config/fault.js';
 import { type LoadResult, loadConfig } from '../../src/config/load.js';
+import { CHECK_ONLY } from '../support/check-only.js';
 import { tlsFile } from '../support/dial.js';
 
 const API = 'upstreams: { api: { url: "http://127.0.0.1:3000" } }\n';
@@ -92,6 +93,29 @@ t.test('what a pattern names and nobody can read is an error: its rules are not 
   t.equal(result.kind, 'invalid');
   t.match(result.kind === 'invalid' && result.errors, [{ path: 'include[0]', expected: /routes\/b\.yaml/ }]);
   t.equal(result.kind === 'invalid' && result.errors.length, 1, 'a folder is none');
+});
+
+t.test('a folder that cannot be looked into is an error; one that is not there has no files', async (t) => {
+  const folder = t.testdir({
+    'gateway.yaml': `${API}include: [ "loop/*.yaml", "plain/*.yaml", "deep/*/*.yaml", "none/*.yaml" ]\n`,
+    loop: t.fixture('symlink', 'loop'),
+    plain: '',
+    deep: {
+      good: { 'a.yaml': routes('a') },
+      loop: t.fixture('symlink', 'loop'),
+      gone: t.fixture('symlink', 'nowhere'),
+    },
+  });
+  const result = loadConfig(join(folder, 'gateway.yaml'), {});
+  t.match(result.kind === 'invalid' && result.errors, [
+    { path: 'include[0]', expected: /\/loop, to be looked into$/, got: /ELOOP/ },
+    { path: 'include[1]', expected: /\/plain, to be looked into$/, got: 'not a directory' },
+    { path: 'include[2]', expected: /\/deep\/loop, to be looked into$/, got: /ELOOP/ },
+  ]);
+  t.equal(result.kind === 'invalid' && result.errors.length, 3);
+  t.equal(result.files.haveChanged(), false);
+  rmSync(join(folder, 'plain'));
+  t.equal(result.files.haveChanged(), true, 'it can be looked into again');
 });
 
 t.test('a pattern that meets the file itself does not mean it', async (t) => {
@@ -225,7 +249,8 @@ t.test('validate says how many files are included, and what is wrong in them', a
   const { folder } = loaded(t, files);
   let said = '';
   const sink = { write: (text: string) => (said += text) };
-  const options = { config: join(folder, 'gateway.yaml'), connect: false, env: {}, stdout: sink, stderr: sink };
+  const config = join(folder, 'gateway.yaml');
+  const options = { ...CHECK_ONLY, config, env: {}, stdout: sink, stderr: sink };
   t.equal(await validate(options), 0);
   t.match(said, /gateway\.yaml: ok \(1 route, 1 upstream, memory store, 1 included file\)/);
   said = '';

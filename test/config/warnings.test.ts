@@ -7,6 +7,7 @@ import { validate } from '../../src/cli/validate.js';
 import { loadConfig } from '../../src/config/load.js';
 import { covering } from '../../src/config/shadowing.js';
 import type { Match } from '../../src/core/rule.js';
+import { CHECK_ONLY } from '../support/check-only.js';
 
 const API = 'upstreams: { api: { url: http://127.0.0.1:3000 } }\n';
 const IN_REDIS = 'kind: redis, url: "redis://h", secret: 0123456789abcdefg';
@@ -323,7 +324,7 @@ async function run(config: string, env: NodeJS.ProcessEnv = {}) {
   let stdout = '';
   let stderr = '';
   const code = await validate({
-    connect: false,
+    ...CHECK_ONLY,
     config,
     env,
     stdout: { write: (text) => (stdout += text) },

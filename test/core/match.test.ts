@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { compileRules, matchRule } from '../../src/core/match.js';
+import { compileRules, matchRule, passedOver } from '../../src/core/match.js';
 import { pathFault } from '../../src/core/path-pattern.js';
 import type { Match, Rule } from '../../src/core/rule.js';
 import { parseTarget } from '../../src/core/target.js';
@@ -178,3 +178,27 @@ function expressionOf(pattern: string): RegExp {
   if (source.endsWith('*')) return new RegExp(`^${source.slice(0, -1)}.*$`);
   return new RegExp(`^${source}${source.endsWith('/') ? '' : '/?'}$`);
 }
+
+t.test('rules that are passed over say all that is not met of them', async (t) => {
+  const table = compileRules([
+    ruleOf('all', { path: '/b', methods: ['PUT'], host: 'x.example', headers: [{ name: 'a', value: '1' }] }),
+    ruleOf('headers', {
+      path: '/a',
+      headers: [
+        { name: 'a', value: '1' },
+        { name: 'b', value: '2' },
+      ],
+    }),
+    ruleOf('met', { path: '/a' }),
+    ruleOf('behind', { path: '/*' }),
+  ]);
+  const found = passedOver(table, { method: 'GET', path: '/a', host: 'y', fields: ['B', '2'] });
+  t.strictSame(
+    found.map(({ rule, unmet }) => [rule.name, unmet]),
+    [
+      ['all', [{ kind: 'method' }, { kind: 'path' }, { kind: 'host' }, { kind: 'header', name: 'a' }]],
+      ['headers', [{ kind: 'header', name: 'a' }]],
+    ],
+  );
+  t.equal(passedOver(table, { method: 'OPTIONS', path: '*', host: 'y', fields: [] }).length, 4, 'the asterisk form');
+});

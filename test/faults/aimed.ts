@@ -146,6 +146,20 @@ export const OTHER_BODY = aimed({
   steps: [answer(600)],
 });
 
+/** An answer that comes for longer than anybody waits, elsewhere than where it is read as it comes. */
+export const WAITS_LONG = aimed({
+  name: 'patience',
+  routes: ['fresh', 'prompt'],
+  asks: [
+    { atMs: 0, gateway: 0 },
+    { atMs: 100, gateway: 1 },
+  ],
+  steps: [
+    { kind: 'drips', afterMs: 800, status: 200, bytes: 1_000, pieces: 9, framing: 'chunked', cutAt: null },
+    answer(50),
+  ],
+});
+
 /** As few schedules as can have all of these in them: those in which the same breaks are one. */
 export function together(schedules: readonly Schedule[]): Schedule[] {
   const byFaults = new Map<string, Schedule>();

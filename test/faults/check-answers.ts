@@ -9,7 +9,7 @@
  *   over. A flight that has lost its key is joined by nobody.
  * - Where only a push ends a wait, it does so in time; trouble and lost connections for pushes excuse a late one.
  * - The gateway's own answers have a reason in the logs: somebody has the key, another body was there first, something
- *   was sent without an answer. Where there was trouble, that is the reason.
+ *   was sent without an answer. Where there was trouble that may concern its key (world.ts), that is the reason.
  * - When everything is over and whole again, a key that nothing holds is free.
  */
 
@@ -76,7 +76,7 @@ function wokenLate(world: World, call: Execution, view: View): boolean {
   const sinceMs = Math.max(call.endMs, view.startMs);
   if (view.endMs - sinceMs <= SLACK_MS) return false;
   return (
-    !world.troubled('any', call.startMs - ruleOf(view.route).leaseMs, view.endMs) &&
+    !world.troubledAbout(call.path, call.startMs - ruleOf(view.route).leaseMs, view.endMs) &&
     !world.deaf(call.startMs, view.endMs)
   );
 }
@@ -157,7 +157,7 @@ function failed(world: World, view: View): Execution[] {
 function stuckFault(world: World, rule: RouteRule, view: View): string | null {
   const { problem } = view;
   // A machine that stands still just then is no fault of the gateway's.
-  if (problem === 'key-reused' || world.troubled('any', view.startMs, view.endMs)) return null;
+  if (problem === 'key-reused' || world.troubledAbout(view.path, view.startMs, view.endMs)) return null;
   if (problem !== 'outcome-unknown' || rule.unknownForMs === 0) return 'its key should be free';
   return mayBeHeld(world, view) ? null : 'nothing was sent whose outcome is unknown';
 }
@@ -171,13 +171,15 @@ function mayBeHeld(world: World, view: View): boolean {
   const calls = world.executionsOf(view.path);
   if (calls.some(({ how }) => how !== 'answered')) return true;
   const sinceMs = world.viewsOf(view.path)[0]!.startMs;
-  return calls.length > 0 ? world.troubled('any', sinceMs, view.startMs) : world.stoodStill(sinceMs, view.startMs);
+  return calls.length > 0
+    ? world.troubledAbout(view.path, sinceMs, view.startMs)
+    : world.stoodStill(sinceMs, view.startMs);
 }
 
-/** Trouble anywhere until the request ended, from so long before as it can have an effect on it. */
+/** Trouble that may concern its key until the request ended, from so long before as it can have an effect on it. */
 function troubledFor(world: World, view: View): boolean {
   const rule = ruleOf(view.route);
   const [first] = world.viewsOf(view.path);
   const sinceMs = rule.unknownForMs > 0 ? first!.startMs : view.startMs;
-  return world.troubled('any', sinceMs - rule.leaseMs, view.endMs);
+  return world.troubledAbout(view.path, sinceMs - rule.leaseMs, view.endMs);
 }

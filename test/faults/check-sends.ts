@@ -25,7 +25,7 @@ import { callText, outgrewAtMs, ruleOf, type World } from './world.js';
 
 /** Clocks of the store and of the log, and whole milliseconds. */
 const TICK_MS = 25;
-/** A call's beginning is logged when the log's process gets to it. */
+/** Between the claim of a call and its log, where nothing stands still. */
 const LAG_MS = 300;
 /** Until the end of a connection that a gateway closed is seen. */
 const CLOSE_MS = 200;
@@ -64,10 +64,17 @@ function overlaps(world: World, rule: RouteRule, call: Execution, later: Executi
   if (later.startMs >= call.endMs) return false;
   if (call.how === 'abandoned' && later.startMs >= call.endMs - CLOSE_MS) return false;
   if (outgrewAtMs(rule, call) <= later.startMs) return false;
-  if (world.forgot(call.startMs - LAG_MS, later.startMs)) return false;
+  if (world.forgot(sentAtMs(world, call), later.startMs)) return false;
   // That a call runs is a matter of its lease alone; what else trouble may have cost is not asked here.
   const lost = world.mayLoseLease(world.gatewayOf(call), call.startMs - rule.leaseMs, later.startMs);
   return !lost && !localMayRun(world, rule, later);
+}
+
+/** When it may have been claimed: what stood still on its way to the log has made that late. */
+function sentAtMs(world: World, call: Execution): number {
+  const askedMs = world.viewOf(call)?.startMs ?? call.startMs;
+  const { inAllMs } = world.standstill(world.gatewayOf(call), askedMs, call.startMs);
+  return Math.max(Math.min(askedMs, call.startMs), call.startMs - LAG_MS - inAllMs);
 }
 
 /** Whether the key may have been free, for the one who sent `later`, by the end of the lease of `call`. */
@@ -84,7 +91,7 @@ function localMayRun(world: World, rule: RouteRule, later: Execution): boolean {
 
 /** Why `later` may not have been sent after `call`; null when it may. */
 function tooEarly(world: World, rule: RouteRule, call: Execution, later: Execution): string | null {
-  if (world.forgot(call.startMs - LAG_MS, later.startMs)) return null;
+  if (world.forgot(sentAtMs(world, call), later.startMs)) return null;
   const passed = leaseMayPass(world, rule, call, later);
   const answered = call.how === 'answered';
   const freed = rule.once && rule.freeing.includes(call.status);
@@ -96,7 +103,7 @@ function tooEarly(world: World, rule: RouteRule, call: Execution, later: Executi
   const executed = answered || call.how === 'perhaps';
   const unknown = !freed && (!executed || (rule.once && (passed || !answered)));
   const heldMs = executed ? Math.min(rule.keepMs, rule.unknownForMs) : rule.unknownForMs;
-  if (rule.unknownForMs > 0 && !rule.local && unknown && later.startMs < call.startMs + heldMs - LAG_MS) {
+  if (rule.unknownForMs > 0 && !rule.local && unknown && later.startMs < sentAtMs(world, call) + heldMs) {
     return 'sent again while the outcome was held';
   }
   // A second one that begins while the first one runs is `overlaps`' to find, for every rule.
@@ -106,6 +113,6 @@ function tooEarly(world: World, rule: RouteRule, call: Execution, later: Executi
 function fenced(world: World, call: Execution, later: Execution): boolean {
   if (call.fence < later.fence) return true;
   const rule = ruleOf(call.route);
-  if (rule.local && world.troubled('any', call.startMs - rule.leaseMs, later.startMs)) return true;
+  if (rule.local && world.troubledAbout(call.path, call.startMs - rule.leaseMs, later.startMs)) return true;
   return call.fence !== later.fence && leaseMayPass(world, { ...rule, local: true }, call, later);
 }

@@ -4,11 +4,11 @@
  * - What a client has of an answer that did not end is the beginning of the content of one call of its key, of its own
  *   call if there was one. Nothing excuses a mixture, a gap, or a piece twice. (Of answers that ended, check-answers.ts
  *   asks for the whole.)
- * - Who is cut off had a call that was cut, failed or was given up. Excused: trouble anywhere, from a lease before the
- *   request to its end. That a response outgrew `maxShared` excuses nobody, in any gateway, nor does a stall: every
- *   client reads at once.
+ * - Who is cut off had a call that was cut, failed or was given up. Excused: trouble that may concern its key (world.ts),
+ *   from a lease before the request to its end. That a response outgrew `maxShared` excuses nobody, in any gateway, nor
+ *   does a stall: every client reads at once.
  * - Of a route with `streams`, whoever was there so long before the end of the call has something of its content before
- *   that end. Excused: trouble anywhere while it waited. The loss of pushes is no excuse: the poll is shorter.
+ *   that end. Excused: such trouble while it waited. The loss of pushes is no excuse: the poll is shorter.
  */
 
 import type { RouteRule } from './routes.js';
@@ -41,7 +41,7 @@ function partFault(world: World, view: View): string | null {
 }
 
 function cutFault(world: World, rule: RouteRule, view: View): string | null {
-  if (view.how !== 'cut' || world.troubled('any', view.startMs - rule.leaseMs, view.endMs)) return null;
+  if (view.how !== 'cut' || world.troubledAbout(view.path, view.startMs - rule.leaseMs, view.endMs)) return null;
   const read = callsOf(world, view).filter(
     (call) => call.startMs <= view.endMs && call.endMs + SLACK_MS >= view.startMs,
   );
@@ -55,7 +55,7 @@ function lateFault(world: World, rule: RouteRule, view: View): string | null {
   if (call === undefined || beganMs === undefined) return null;
   if (call.endMs - Math.max(beganMs, view.startMs) <= EARLY_MS) return null;
   if (view.firstMs !== null && view.firstMs < call.endMs) return null;
-  return world.troubled('any', view.startMs - rule.leaseMs, call.endMs)
+  return world.troubledAbout(view.path, view.startMs - rule.leaseMs, call.endMs)
     ? null
     : 'nothing came before its call was over';
 }

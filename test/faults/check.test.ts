@@ -304,6 +304,99 @@ passes('an outcome that is held of a gateway that was stopped', {
   troubles: [trouble(0, 5, 200)],
 });
 
+finds(
+  'a refusal that takes its time',
+  {
+    executions: [call('lock', 'a', { endMs: 1_900 })],
+    views: [view('lock', 'a', { endMs: 1_905 }), problem('lock', 'b', 'in-flight', { startMs: 20, endMs: 2_100 })],
+  },
+  /80 ms after its bound/,
+);
+passes('a refusal of a gateway that stood still', {
+  executions: [call('lock', 'a', { endMs: 1_900 })],
+  views: [view('lock', 'a', { endMs: 1_905 }), problem('lock', 'b', 'in-flight', { startMs: 20, endMs: 2_100 })],
+  troubles: [trouble(0, 100, 300)],
+});
+finds(
+  'a refusal that takes its time while another gateway stands still',
+  {
+    executions: [call('lock', 'a', { endMs: 1_900 })],
+    views: [view('lock', 'a', { endMs: 1_905 }), problem('lock', 'b', 'in-flight', { startMs: 20, endMs: 2_100 })],
+    troubles: [trouble(1, 100, 1_300)],
+  },
+  /after its bound/,
+);
+finds(
+  'a refusal that takes its time, for the gateway was stopped for a moment, which a probe has found too',
+  {
+    executions: [call('lock', 'a', { endMs: 1_900 })],
+    views: [view('lock', 'a', { endMs: 1_905 }), problem('lock', 'b', 'in-flight', { startMs: 20, endMs: 2_600 })],
+    troubles: [trouble(0, 100, 300), { ...trouble(0, 90, 310), what: 'slow' }],
+  },
+  /360 ms after its bound/,
+);
+for (const what of ['black-hole', 'pause-store', 'fail-over', 'slow-store', 'slow-path']) {
+  finds(
+    `a client that waits for a store that is gone (${what})`,
+    {
+      views: [problem('lock', 'a', 'store-unavailable', { endMs: 2_500 })],
+      troubles: [{ ...trouble('all', 0, 2_500), what }],
+    },
+    /after its bound/,
+  );
+}
+finds(
+  'a wait that ends when it likes',
+  { views: [problem('fresh', 'a', 'wait-timeout', { endMs: 5_100 })] },
+  /95 ms after its bound/,
+);
+passes('a wait that ends in time', { views: [problem('fresh', 'a', 'wait-timeout', { endMs: 4_000 })] });
+finds(
+  'a cut connection that takes its time',
+  {
+    executions: [call('lock', 'a', unanswered('cut'))],
+    views: [view('lock', 'a', { how: 'cut', content: '', endMs: 2_100 })],
+  },
+  /after its bound/,
+);
+finds(
+  'an answer long after the end of its call',
+  { executions: [call('lock', 'a')], views: [view('lock', 'a', { endMs: 2_200 })] },
+  /150 ms after its bound/,
+);
+finds(
+  'a call that is sent when nobody waits any more',
+  { executions: [call('turns', 'a', later(5_100))], views: [view('turns', 'a', { endMs: 5_145 })] },
+  /forwarded after its wait/,
+);
+finds(
+  'a call of which the upstream says nothing for too long',
+  {
+    executions: [call('lock', 'a', { ...unanswered('abandoned'), endMs: 3_100, grew: [], content: '' })],
+    views: [problem('lock', 'a', 'outcome-unknown', { endMs: 3_100 })],
+  },
+  /past the upstream's deadlines/,
+);
+const endless = (first: Partial<View>): Partial<Seen> => ({
+  executions: [
+    call('fresh', 'a', {
+      endMs: 8_000,
+      content: 'abcd',
+      grew: [1_000, 1_900, 2_800, 3_700, 4_600, 5_500, 6_400, 7_300, 8_000].map((atMs) => ({ atMs, bytes: 4 })),
+    }),
+  ],
+  views: [
+    view('fresh', 'a', { endMs: 8_005, firstMs: 900 }),
+    view('fresh', 'b', { ...later(20, 8_020), answer: '200 a', content: 'abcd', cacheStatus: COLLAPSED, ...first }),
+  ],
+});
+passes('a reader that had begun in time', endless({ firstMs: 1_010 }));
+finds(
+  'a reader that waited for longer than anybody should',
+  endless({ gateway: 1, firstMs: 8_010 }),
+  /after its bound/,
+);
+
 type Shown = Pick<Seen, 'executions' | 'views'>;
 
 /** A call whose answer came in pieces, and what its clients have of it: `has`, by request. The first one's is the call. */
@@ -574,6 +667,43 @@ passes('a key that is held, for what was sent fell into a hole', {
   troubles: [{ what: 'black-hole-upstream', gateway: 'upstream', fromMs: 0, toMs: 700 }],
 });
 
+for (const what of ['stop', 'slow', 'black-hole']) {
+  finds(
+    `a store that was there, whatever befell a gateway that nobody asked (${what})`,
+    {
+      views: [problem('lock', 'a', 'store-unavailable')],
+      troubles: [{ ...trouble(2, 0, 100), what }],
+    },
+    /store was there/,
+  );
+  passes(`a store that was not there for one that has the key (${what})`, {
+    executions: [call('lock', 'b', { startMs: 1, endMs: 300 })],
+    views: [problem('lock', 'a', 'store-unavailable'), view('lock', 'b', { gateway: 2, startMs: 0, endMs: 310 })],
+    troubles: [{ ...trouble(2, 0, 100), what }],
+  });
+}
+finds(
+  'a store that was there, long after a moment of standing still',
+  {
+    views: [problem('lock', 'a', 'store-unavailable', later(1_500))],
+    troubles: [{ ...trouble(0, 0, 250), what: 'slow' }],
+  },
+  /store was there/,
+);
+
+const lateLog = two('turns-held', unanswered('reset', { startMs: 1_500, endMs: 1_510 }), later(2_000));
+const asked = lateLog.views!.map((one, at) => (at === 0 ? { ...one, startMs: 100 } : one));
+finds(
+  'a second send while the outcome is held, however long it took to send the first',
+  { ...lateLog, views: asked },
+  /outcome was held/,
+);
+passes('a second send after an outcome that was held since before its log, for that was late', {
+  ...lateLog,
+  views: asked,
+  troubles: [{ ...trouble('all', 400, 1_500), what: 'slow' }],
+});
+
 const slow = (fromMs: number, toMs: number): Trouble => ({ what: 'slow', gateway: 0, fromMs, toMs });
 const overlap = two('lock', { endMs: 2_000 }, later(1_500, 2_200));
 finds(
@@ -582,6 +712,14 @@ finds(
   /was running/,
 );
 passes('two calls at a time, for the gateway stood still for long', { ...overlap, troubles: [slow(200, 900)] });
+finds(
+  'two calls at a time, for the gateway stood still for moments that are far apart',
+  {
+    ...two('lock', { endMs: 3_900 }, later(3_500, 3_950)),
+    troubles: [slow(200, 410), slow(1_400, 1_610), slow(2_600, 2_810)],
+  },
+  /was running/,
+);
 passes('two calls at a time, for the gateway stood still again and again', {
   ...overlap,
   troubles: [slow(200, 380), slow(350, 500), slow(700, 900)],

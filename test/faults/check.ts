@@ -1,11 +1,12 @@
 /**
  * Judges what was seen of one schedule. Pure; an empty list: nothing is wrong.
  *
- * The rules of sends, of their order, of answers and of their pieces have files of their own; here is what must be true at the end: the store holds
- * nothing longer than a rule says, no flight goes on, and no gateway has ended or failed by itself.
+ * The rules of sends, of their order, of answers, of their pieces and of the time that all may take have files of their
+ * own; here is what must be true at the end: the store holds nothing longer than a rule says, no flight goes on, and no gateway has ended or failed by itself.
  */
 
 import { answerFaults } from './check-answers.js';
+import { boundFaults } from './check-bounds.js';
 import { orderFaults } from './check-order.js';
 import { sendFaults } from './check-sends.js';
 import { streamFaults } from './check-streams.js';
@@ -22,6 +23,7 @@ export function check(seen: Seen): string[] {
     ...orderFaults(world),
     ...answerFaults(world),
     ...streamFaults(world),
+    ...boundFaults(world),
     ...seen.leftovers.flatMap(leftoverFault),
     ...seen.oddities,
   ];

@@ -1,4 +1,4 @@
-/** The harness is worth something: it finds ten faults that are planted, and not a word of them in the product. */
+/** The harness is worth something: it finds faults that are planted, and not a word of them in the product. */
 
 import t from 'tap';
 import { PLANTED, plant } from './planted.js';
@@ -8,7 +8,7 @@ import { summaryOf, timelinesOf } from './trial.js';
 t.setTimeout(175_000);
 
 t.test('each planted fault is found', async (t) => {
-  t.equal(PLANTED.length, 10);
+  t.equal(PLANTED.length, 11);
   await tryPlanted(PLANTED, ({ bug, found, tries }) => {
     t.comment(`${bug.name}: ${found[0] ?? 'nothing'} (${tries})`);
     t.not(found.length, 0, `found: ${bug.name}`);

@@ -1,5 +1,5 @@
 /**
- * Ten faults that a gateway of this kind is known to have had, each planted in a copy of the built program: what shows
+ * Faults that a gateway of this kind is known to have had, each planted in a copy of the built program: what shows
  * that the harness finds them.
  *
  * Invariants: the product has no switch for any of them; a text that is to be replaced and is no longer there, or is
@@ -21,6 +21,7 @@ import {
   SETTLES_LATE_LOCK,
   SETTLES_LATE_SHARED,
   WAITS_FOR_PUSH,
+  WAITS_LONG,
 } from './aimed.js';
 import type { Schedule } from './schedule.js';
 
@@ -139,6 +140,18 @@ export const PLANTED: readonly PlantedBug[] = [
         file: 'exchange/flights.js',
         from: 'const same = flight.fingerprint === caller.fingerprint;',
         to: 'const same = true;',
+      },
+    ],
+  },
+  {
+    name: 'a wait has no end',
+    schedule: WAITS_LONG,
+    finds: /after its bound/,
+    patches: [
+      {
+        file: 'exchange/flight.js',
+        from: 'caller.waitingSinceMs + wait.waitMs',
+        to: 'Number.POSITIVE_INFINITY',
       },
     ],
   },

@@ -29,13 +29,17 @@ export class Probes {
   }
 
   /** `adminUrlOf`: where that gateway has its admin listener just now. */
-  begin(servers: readonly RedisServer[], gateways: number, adminUrlOf: (gateway: number) => string): void {
+  begin(
+    servers: readonly Pick<RedisServer, 'port'>[],
+    gateways: number,
+    adminUrlOf: (gateway: number) => string,
+  ): void {
     this.#beat();
     for (const { port } of servers) {
       const client = new Redis({ port, host: '127.0.0.1', disconnectTimeout: 50, retryStrategy: () => 200 });
       client.on('error', () => {});
       this.#scope.teardown(() => client.disconnect());
-      this.#watch('slow', 'all', PROMPT_MS.store, () => client.ping());
+      this.#watch('slow-store', 'all', PROMPT_MS.store, () => client.ping());
     }
     for (let at = 0; at < gateways; at += 1) {
       const ask = (path: string) => () => request(adminUrlOf(at), { path });

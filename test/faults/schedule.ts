@@ -3,8 +3,8 @@
  * breaks.
  *
  * Invariants: pure, the same seed gives the same schedule; times are milliseconds from its beginning; a gateway is killed
- * or stopped at most once; only the kind `forgets` empties the store, or has it drop something; faults of the network to
- * the store need the store that is one server.
+ * or stopped at most once; only the kind `forgets` empties the store, or has it drop something; a primary is killed at
+ * most once.
  */
 
 import { Random } from '../support/random.js';
@@ -60,8 +60,8 @@ export type Fault = { readonly atMs: number } & (
   | { readonly kind: 'cut-upstream'; readonly gateway: number }
   /** Between this gateway and the upstream nothing passes, and the connections are gone afterwards. */
   | { readonly kind: 'black-hole-upstream'; readonly gateway: number; readonly forMs: number }
-  /** The primary is killed, and its replica takes over. */
-  | { readonly kind: 'fail-over' }
+  /** A primary is killed, and its replica takes over. Which: 0 where there is only one. */
+  | { readonly kind: 'fail-over'; readonly primary: number }
   /** What is in some slots moves to other nodes of the cluster. */
   | { readonly kind: 'move-slots' }
 );
@@ -86,7 +86,14 @@ const APART_MS = 300;
 const FAR_APART_MS = 1_200;
 /** Within a schedule most answers that come in pieces take longer than this. */
 const LONGEST_PAUSE_MS = 250;
-const NEEDS_PROXY: ReadonlySet<Fault['kind']> = new Set(['drop-reply', 'black-hole', 'slow-network', 'late-packet']);
+const CLUSTER_PRIMARIES = 3;
+const LINGERS = 0.01;
+/** Each piece comes within the upstream's deadline. */
+const LINGERS_MS = 6_400;
+/** When a replica has certainly taken over, and its primary may be its replica again. */
+const TAKEN_OVER_MS = [3_000, 4_500, 6_000, 8_000];
+/** Keys of each route over which a primary is killed: some are another primary's. */
+const SURVIVORS = 2;
 /** Keys of a route with `once` are used up by their first answer: new ones come up at this pace. */
 const EPOCH_MS = 300;
 
@@ -99,9 +106,9 @@ export function scheduleOf(seed: number): Schedule {
   ] as const);
   const processes = random.whole(2, 3);
   const store = random.weighted([
-    [8, 'single'],
-    [1, 'sentinel'],
-    [1, 'cluster'],
+    [14, 'single'],
+    [3, 'sentinel'],
+    [3, 'cluster'],
   ] as const);
   const requests = Array.from({ length: GROUPS }, () => groupOf(random, processes)).flat();
   const steps: Record<string, Step[]> = {};
@@ -114,6 +121,7 @@ export function scheduleOf(seed: number): Schedule {
     if (fault.kind === 'kill' || fault.kind === 'stop' || (fault.kind === 'black-hole' && fault.forMs > LEASE_MS)) {
       requests.push(...chaseOf(random, fault, processes, steps));
     }
+    if (fault.kind === 'fail-over') requests.push(...survivalOf(random, fault, processes, steps));
   }
   requests.sort((one, other) => one.atMs - other.atMs);
   return { seed, kind, store, processes, requests, faults, steps };
@@ -176,6 +184,34 @@ function chaseOf(
   });
 }
 
+/**
+ * Who has a key when a primary is killed, and who asks for it while the replica takes over and when it has: what was
+ * claimed, and what is held, is still there.
+ */
+function survivalOf(
+  random: Random,
+  { atMs }: { readonly atMs: number },
+  processes: number,
+  steps: Record<string, Step[]>,
+): RequestPlan[] {
+  return ROUTES.flatMap(({ name, streams }) =>
+    Array.from({ length: SURVIVORS }, (_, key) => {
+      const path = `/${name}/survival-${atMs}-${key}`;
+      const afterMs = random.whole(20, 2 * LEASE_MS);
+      const first: Step = streams ? dripOf(afterMs, 4) : { kind: 'answers', afterMs, status: 200, bytes: 100 };
+      steps[path] = [random.chance(0.3) ? { kind: 'resets', afterMs } : first, stepOf(random), stepOf(random)];
+      return [-random.whole(40, 300), ...TAKEN_OVER_MS].map((at) => ({
+        atMs: Math.max(0, atMs + at),
+        route: name,
+        path,
+        body: 'A',
+        gateway: random.whole(0, processes - 1),
+        leavesAfterMs: null,
+      }));
+    }).flat(),
+  );
+}
+
 /** An answer that takes so long in all. */
 function dripOf(longMs: number, pieces: number): Drip {
   const afterMs = Math.ceil(longMs / pieces);
@@ -198,6 +234,8 @@ function streamStepOf(random: Random): Step {
 }
 
 function stepOf(random: Random): Step {
+  // Longer than anybody waits for somebody else's answer.
+  if (random.chance(LINGERS)) return dripOf(LINGERS_MS, 8);
   const kind = random.weighted([
     [72, 'answers'],
     [9, 'drips'],
@@ -257,7 +295,6 @@ function faultsOf(random: Random, kind: Schedule['kind'], store: Schedule['store
       [1, { atMs, kind: 'cut-upstream', gateway }],
       [1, { atMs, kind: 'black-hole-upstream', gateway, forMs: shortMs }],
     ]);
-    if (store !== 'single' && NEEDS_PROXY.has(fault.kind)) continue;
     if (fault.kind === 'kill' || fault.kind === 'stop') {
       if (!whole.includes(gateway)) continue;
       whole.splice(whole.indexOf(gateway), 1);
@@ -266,7 +303,15 @@ function faultsOf(random: Random, kind: Schedule['kind'], store: Schedule['store
   }
   const atMs = random.whole(300, LENGTH_MS - 300);
   if (kind === 'forgets') faults.push({ atMs, kind: random.pick(['flush', 'evict'] as const) });
-  else if (store === 'sentinel') faults.push({ atMs, kind: 'fail-over' });
-  else if (store === 'cluster') faults.push({ atMs, kind: 'move-slots' });
+  else if (store === 'sentinel') faults.push({ atMs, kind: 'fail-over', primary: 0 });
+  else if (store === 'cluster') {
+    const [moves, failsOver] = random.pick([
+      [true, false],
+      [false, true],
+      [true, true],
+    ] as const);
+    if (moves) faults.push({ atMs: random.whole(300, LENGTH_MS - 300), kind: 'move-slots' });
+    if (failsOver) faults.push({ atMs, kind: 'fail-over', primary: random.whole(0, CLUSTER_PRIMARIES - 1) });
+  }
   return faults.sort((one, other) => one.atMs - other.atMs);
 }

@@ -1,13 +1,13 @@
 /**
  * What a schedule is played on: a stub upstream, gateways as processes, each with proxies of its own to the upstream and
- * to Redis, and the means to break any of them.
+ * to each server of its store, and the means to break any of them.
  *
  * Invariants: everything that is broken is noted as trouble, from before it begins until after it is whole again; a
  * gateway or a store that stands still without being told to (a machine that is busy) is noticed by probes and noted
  * too.
  */
 
-import { delay, eventually, Gate } from '../support/gate.js';
+import { delay, eventually } from '../support/gate.js';
 import { configOf, type Gateway, type Scope, startGateway } from '../support/gateway.js';
 import type { RedisServer } from '../support/redis.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
@@ -24,12 +24,9 @@ const REPLY_MS = 1_500;
 /** An answer that was written so shortly before may not have been read. */
 const RECENT_MS = 100;
 const EVICT_MS = 60;
+const TICK_MS = 10;
 /** Longer than any schedule. */
 const SURPRISE_MS = 60_000;
-/** What no request contains. */
-const NEVER = `\u0000never\u0000`;
-/** Until a packet that comes late has been taken. */
-const TAKEN_MS = 50;
 
 export class Stage {
   readonly troubles: Trouble[] = [];
@@ -57,7 +54,7 @@ export class Stage {
     for (let at = 0; at < schedule.processes; at += 1)
       stage.#toUpstream.push(await TcpProxy.start(scope, upstream.port));
     await Promise.all(stage.#toUpstream.map((_, at) => stage.#start(at)));
-    stage.#probes.begin(place.primaries, stage.#gateways.length, (at) => stage.gateway(at).adminUrl);
+    stage.#probes.begin(place.holders, stage.#gateways.length, (at) => stage.gateway(at).adminUrl);
     return stage;
   }
 
@@ -89,15 +86,15 @@ export class Stage {
           this.gateway(fault.gateway).resume();
         });
       case 'drop-reply':
-        return this.#during(kind, fault.gateway, async () => {
-          const proxy = this.#toStore(fault.gateway);
-          await Promise.race([proxy.loseReplyTo(`${this.prefix}:{`), delay(REPLY_MS)]);
-          void proxy.loseReplyTo(NEVER);
-        });
+        return this.#during(kind, fault.gateway, () =>
+          this.place.wayOf(fault.gateway).loseReplyTo(`${this.prefix}:{`, REPLY_MS),
+        );
       case 'black-hole':
+        return this.#during(kind, fault.gateway, () => this.place.wayOf(fault.gateway).blackHole(fault.forMs));
       case 'slow-network':
+        return this.#during(kind, fault.gateway, () => this.place.wayOf(fault.gateway).slow(fault.forMs));
       case 'late-packet':
-        return this.#during(kind, fault.gateway, () => this.#network(fault));
+        return this.#during(kind, fault.gateway, () => this.place.wayOf(fault.gateway).late(fault.forMs));
       case 'pause-store':
         return this.#during(kind, 'all', async () => {
           await this.#each('CLIENT', 'PAUSE', fault.forMs, 'ALL');
@@ -113,19 +110,13 @@ export class Stage {
       case 'forget-scripts':
         return this.#each('SCRIPT', 'FLUSH');
       case 'flush':
-        this.flushesMs.push(performance.now());
-        await this.#during(kind, 'all', () => this.#each('FLUSHALL'));
-        this.flushesMs.push(performance.now());
-        return;
+        return this.#forgetting(() => this.#during(kind, 'all', () => this.#each('FLUSHALL')));
       case 'evict':
-        this.flushesMs.push(performance.now());
-        await this.#during(kind, 'all', () => this.#evict());
-        this.flushesMs.push(performance.now());
-        return;
+        return this.#forgetting(() => this.#during(kind, 'all', () => this.#evict()));
       case 'fail-over':
-        return this.#during(kind, 'all', () => this.place.failOver());
+        return this.#during(kind, 'all', () => this.#unlessLost(this.place.failOver(fault.primary)));
       case 'move-slots':
-        return this.#during(kind, 'all', () => this.place.moveSlots());
+        return this.#during(kind, 'all', () => this.#unlessLost(this.place.moveSlots()));
       case 'cut-upstream':
         return this.#during(kind, 'upstream', async () => {
           onUpstreamDown(fault.gateway, performance.now() - RECENT_MS);
@@ -183,12 +174,13 @@ export class Stage {
     return leftoversOf(`${this.prefix}:*`, (...words) => this.#replies(...words));
   }
 
-  /** Notes what the store did by itself: a server that was only slow was taken for dead, and nothing is promised. */
-  async noteSurprises(): Promise<void> {
-    if (!(await this.place.lostAServer().catch(() => true))) return;
+  /** Notes what the store did by itself: a server that was only slow was taken for dead, and nothing is promised. Whether it did. */
+  async noteSurprises(): Promise<boolean> {
+    if (!(await this.place.lostAServer().catch(() => true))) return false;
     const toMs = performance.now();
     this.flushesMs.push(...Array.from({ length: SURPRISE_MS / 100 }, (_, at) => toMs - at * 100));
-    this.troubles.push({ what: 'slow', gateway: 'all', fromMs: toMs - SURPRISE_MS, toMs });
+    this.troubles.push({ what: 'lost-server', gateway: 'all', fromMs: toMs - SURPRISE_MS, toMs });
+    return true;
   }
 
   /** Ends the probes; what they still wait for is trouble until now. */
@@ -208,10 +200,19 @@ export class Stage {
     await Promise.all(this.place.primaries.map((server) => server.command(...words).catch(() => {})));
   }
 
-  #toStore(gateway: number): TcpProxy {
-    const proxy = this.place.proxyOf(gateway);
-    if (proxy === null) throw new Error('this store has no network of a gateway that could be broken');
-    return proxy;
+  /** At every moment of it the store may forget anything. */
+  async #forgetting(run: () => Promise<void>): Promise<void> {
+    let atMs = performance.now();
+    await run();
+    for (const untilMs = performance.now(); atMs < untilMs; atMs += TICK_MS) this.flushesMs.push(atMs);
+    this.flushesMs.push(performance.now());
+  }
+
+  /** A server that the others have taken for dead does nothing that it is asked for; that it was is told at the end. */
+  async #unlessLost(done: Promise<void>): Promise<void> {
+    await done.catch(async (error: unknown) => {
+      if (!(await this.place.lostAServer().catch(() => true))) throw error;
+    });
   }
 
   /** For a moment there is room for nothing. */
@@ -247,32 +248,6 @@ export class Stage {
     this.troubles.push(trouble);
     await run();
     trouble.toMs = performance.now();
-  }
-
-  async #network({
-    kind,
-    gateway,
-    forMs,
-  }: Fault & { kind: 'black-hole' | 'slow-network' | 'late-packet' }): Promise<void> {
-    const proxy = this.#toStore(gateway);
-    if (kind === 'black-hole') {
-      proxy.blackHole = true;
-      await delay(forMs);
-      // A connection never goes on behind bytes that it has lost.
-      proxy.cut();
-      proxy.blackHole = false;
-    } else if (kind === 'slow-network') {
-      const gate = new Gate();
-      proxy.heldUntil = Promise.all([proxy.heldUntil, gate.opened]).then(() => {});
-      await delay(forMs);
-      gate.open();
-    } else {
-      const letGo = proxy.holdRequests();
-      await delay(forMs);
-      letGo();
-      await delay(TAKEN_MS);
-      proxy.cut();
-    }
   }
 }
 

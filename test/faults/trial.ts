@@ -80,7 +80,9 @@ export async function runSchedules(schedules: readonly Schedule[], { program, te
     const server = await startRedis();
     try {
       for (let next = left.shift(); next !== undefined; next = left.shift()) {
-        if (tell(await verdictOf(next, server, program)) === 'enough') left.length = 0;
+        const schedule = next;
+        const verdict = await verdictOf(schedule, server, program).catch((cause: unknown) => unplayed(schedule, cause));
+        if (tell(verdict) === 'enough') left.length = 0;
       }
     } finally {
       await server.stop();
@@ -88,6 +90,21 @@ export async function runSchedules(schedules: readonly Schedule[], { program, te
   });
   await Promise.all(lanes);
 }
+
+/** Of a schedule of which something else than a gateway failed: the others are played all the same. */
+function unplayed(schedule: Schedule, cause: unknown): Verdict {
+  return { schedule, seen: NOTHING, violations: [`could not be played: ${cause}`] };
+}
+
+const NOTHING: Seen = {
+  executions: [],
+  views: [],
+  troubles: [],
+  flushesMs: [],
+  deafMs: [],
+  leftovers: [],
+  oddities: [],
+};
 
 /**
  * A shorter schedule that fails alike, and what was seen of it; the same one when none was found in time. Whatever is

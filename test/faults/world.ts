@@ -4,13 +4,18 @@
  * Invariant: only what was broken on purpose, or was measured to stand still, excuses anything.
  */
 
-import { ROUTES, type RouteRule } from './routes.js';
+import { LEASE_MS, ROUTES, type RouteRule } from './routes.js';
 import type { Execution, Seen, Trouble, View } from './seen.js';
 
 /** After a trouble its effects go on for so long: reconnecting, a settlement that is tried again. */
 const AFTERMATH_MS = 600;
-/** Two renewals of every route come at this distance, and the lease bears the loss of one. */
-const UNRENEWED_MS = 300;
+/** What merely stood still goes on where it was. */
+const SLOW_AFTERMATH_MS = 300;
+/**
+ * A lease outlasts the loss of one renewal of every three: two of them are late when its gateway stands still for two
+ * thirds of it. The first moments of that may have gone unnoticed.
+ */
+const UNRENEWED_MS = 400;
 const STANDSTILLS: readonly string[] = [
   'kill',
   'stop',
@@ -55,34 +60,57 @@ export class World {
     return this.#byRequest.get(request) ?? [];
   }
 
-  /** The gateway that made the call; null when nobody sent such a request. */
-  gatewayOf({ request }: Execution): number | null {
-    return this.#views.get(request)?.gateway ?? null;
+  /** The request that was forwarded in the call; undefined when nobody sent such a one. */
+  viewOf({ request }: Execution): View | undefined {
+    return this.#views.get(request);
   }
 
-  /** Whether this gateway, or any, was in trouble at some moment between the two. */
-  troubled(gateway: number | null | 'any', fromMs: number, toMs: number): boolean {
+  /** The gateway that made the call; null when nobody sent such a request. */
+  gatewayOf(call: Execution): number | null {
+    return this.viewOf(call)?.gateway ?? null;
+  }
+
+  /** Whether this gateway was in trouble at some moment between the two. */
+  troubled(gateway: number | null, fromMs: number, toMs: number): boolean {
+    return this.seen.troubles.some(
+      (trouble) => (trouble.gateway === 'all' || trouble.gateway === gateway) && isFelt(trouble, fromMs, toMs),
+    );
+  }
+
+  /**
+   * Whether between the two there was trouble that can have anything to do with this key: of the store, of the upstream,
+   * or of a gateway that was asked for it, or called for it, in that time.
+   */
+  troubledAbout(path: string, fromMs: number, toMs: number): boolean {
+    const there = (one: { startMs: number; endMs: number }) =>
+      one.startMs <= toMs && one.endMs >= fromMs - AFTERMATH_MS;
+    const gateways = new Set([
+      ...this.viewsOf(path)
+        .filter(there)
+        .map(({ gateway }) => gateway),
+      ...this.executionsOf(path)
+        .filter(there)
+        .map((call) => this.gatewayOf(call)),
+    ]);
     return this.seen.troubles.some(
       (trouble) =>
-        (gateway === 'any' || trouble.gateway === 'all' || trouble.gateway === gateway) &&
-        trouble.fromMs <= toMs &&
-        trouble.toMs + AFTERMATH_MS >= fromMs,
+        (typeof trouble.gateway === 'string' || gateways.has(trouble.gateway)) && isFelt(trouble, fromMs, toMs),
     );
   }
 
   /**
    * Whether something was broken between the two that may have kept this gateway from renewing a lease until it had
-   * passed. What merely stood still, unasked, has to have done so for long enough in all.
+   * passed. What merely stood still, unasked, has to have done so for long enough of some lease.
    */
   mayLoseLease(gateway: number | null, fromMs: number, toMs: number): boolean {
     const there = this.seen.troubles.filter(
-      (trouble) =>
-        (trouble.gateway === 'all' || trouble.gateway === gateway) &&
-        trouble.fromMs <= toMs &&
-        trouble.toMs + AFTERMATH_MS >= fromMs,
+      (trouble) => (trouble.gateway === 'all' || trouble.gateway === gateway) && isFelt(trouble, fromMs, toMs),
     );
-    if (there.some(({ what }) => !what.startsWith('slow'))) return true;
-    return lengthOf(there, fromMs, toMs) >= UNRENEWED_MS;
+    if (there.some((trouble) => !isSlow(trouble))) return true;
+    return there.some((trouble) => {
+      const untilMs = Math.min(toMs, trouble.toMs);
+      return lengthOf(there, Math.max(fromMs, untilMs - LEASE_MS), untilMs) >= UNRENEWED_MS;
+    });
   }
 
   /** Whether any gateway was killed or stopped between the two, or may have sent what the upstream did not get to read. */
@@ -90,6 +118,39 @@ export class World {
     return this.seen.troubles.some(
       ({ what, ...trouble }) => STANDSTILLS.includes(what) && trouble.fromMs <= toMs && trouble.toMs >= fromMs,
     );
+  }
+
+  /** Whether one of these kinds of trouble was there at some moment between the two. */
+  troubledBy(kinds: readonly string[], fromMs: number, toMs: number): boolean {
+    return this.seen.troubles.some(
+      ({ what, ...trouble }) => kinds.includes(what) && trouble.fromMs <= toMs && trouble.toMs + AFTERMATH_MS >= fromMs,
+    );
+  }
+
+  /** How long there was trouble of one of these kinds between the two, milliseconds. */
+  lengthOf(kinds: readonly string[], fromMs: number, toMs: number): number {
+    return lengthOf(
+      this.seen.troubles.filter(({ what }) => kinds.includes(what)),
+      fromMs,
+      toMs,
+    );
+  }
+
+  /** For how long this gateway, or the machine with it, stood still between the two: in all, and unasked at a time. */
+  standstill(gateway: number | null, fromMs: number, toMs: number): { inAllMs: number; longestMs: number } {
+    const there = this.seen.troubles.filter(
+      (trouble) =>
+        (trouble.gateway === 'all' || trouble.gateway === gateway) && trouble.fromMs <= toMs && trouble.toMs >= fromMs,
+    );
+    const slow = there.filter(({ what }) => what === 'slow');
+    const still = there.filter(({ what }) => what === 'stop' || what === 'lost-server');
+    const asked = there.filter(({ what }) => what === 'stop' || what === 'kill');
+    // A probe finds a gateway standing still that was told to.
+    const unasked = slow.filter((one) => !asked.some((other) => one.fromMs < other.toMs && other.fromMs < one.toMs));
+    return {
+      inAllMs: lengthOf([...slow, ...still], fromMs, toMs),
+      longestMs: Math.max(0, ...unasked.map((trouble) => trouble.toMs - trouble.fromMs)),
+    };
   }
 
   /** Whether the store lost everything between the two. */
@@ -110,6 +171,16 @@ export class World {
     }
     return there;
   }
+}
+
+function isSlow({ what }: Trouble): boolean {
+  return what.startsWith('slow');
+}
+
+/** Whether it, or what it has brought about, may be felt at some moment between the two. */
+function isFelt(trouble: Trouble, fromMs: number, toMs: number): boolean {
+  const aftermathMs = isSlow(trouble) ? SLOW_AFTERMATH_MS : AFTERMATH_MS;
+  return trouble.fromMs <= toMs && trouble.toMs + aftermathMs >= fromMs;
 }
 
 /** How long some of them lasted between the two, each moment counted once. */

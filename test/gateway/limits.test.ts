@@ -160,6 +160,16 @@ for (const [channel, listen] of Object.entries(CHANNELS)) {
     early.head('HTTP/1.1 200 OK', ['Content-Length', '10'], 'half');
     t.equal((await begun.answer())?.cut, true, 'an answer that has begun is cut');
 
+    const answered = await RawClient.connect(gateway.url);
+    answered.write(Buffer.concat([Buffer.from(uploadHead('/answered')), chunkBytes(Buffer.from('a'))]));
+    const answer = await upstream.next();
+    await answer.nextHead();
+    answer.head('HTTP/1.1 200 OK', ['Content-Length', '2'], 'ok');
+    t.equal((await answered.answer())?.text, 'ok');
+    const dribble = setInterval(() => answered.write(chunkBytes(Buffer.from('a'))), 100);
+    await within(15_000, 'the end of an upload that is for nobody any more', answered.closed);
+    clearInterval(dribble);
+
     const slow = await RawClient.connect(gateway.url);
     slow.write(uploadHead('/slow'));
     const slowCall = await upstream.next();

@@ -8,7 +8,7 @@ import { eventually } from '../support/gate.js';
 import { configOf, type Gateway, metricsOf, startGateway } from '../support/gateway.js';
 import { listenDuring } from '../support/ports.js';
 import { startRedis } from '../support/redis.js';
-import { startUpstream } from '../support/upstream.js';
+import { resetsAfterReading, startUpstream } from '../support/upstream.js';
 
 t.setTimeout(120_000);
 
@@ -72,7 +72,10 @@ async function allPolicies(t: Test, entry: Gateway, gateways: readonly Gateway[]
     'in-flight',
   ]);
   const key = ['Idempotency-Key', 'k1'];
-  isEnded(t, await burst(3, () => entry.request({ method: 'POST', path: '/once/a', headers: key })), ['loop-detected']);
+  const once = () => entry.request({ method: 'POST', path: '/once/a', headers: key });
+  // The answer is nobody's: a duplicate that waited for it is told that its leader has none.
+  isEnded(t, await burst(3, once), ['loop-detected', 'leader-failed']);
+  isProblem(t, await once(), 'loop-detected');
   isEnded(t, await burst(3, () => entry.request({ method: 'POST', path: '/turns/a' })), ['loop-detected']);
   await eventually('no flight in progress', async () => {
     return (await metricsOf(gateways)).sum('oneflight_flights_in_progress') === 0;
@@ -106,6 +109,29 @@ t.test('processes of one store: a request that comes to another of them has been
   const there = await startGateway(t, { config });
   balancer.leadTo(there, here);
   await allPolicies(t, here, [here, there]);
+});
+
+t.test('what a gateway behind it answers itself is never recorded', async (t) => {
+  const stub = await startUpstream(t);
+  stub.on('/once/sent', resetsAfterReading);
+  const LOCK = '{ name: lock, match: { path: /once/sent }, upstream: api, policy: reject, key: [ { request: path } ] }';
+  const inner = await startGateway(t, {
+    config: configOf({ upstream: stub.url, routes: `\n  - ${LOCK}`, unmatched: 'false' }),
+  });
+  const outer = await startGateway(t, { config: configOf({ upstream: inner.url, routes: ROUTES }) });
+  const post = (path: string) => outer.request({ method: 'POST', path, headers: ['Idempotency-Key', path] });
+  for (const time of ['first', 'second']) {
+    const answer = await post('/once/nowhere');
+    isProblem(t, answer, 'no-route');
+    t.equal(answer.header('cache-status'), 'oneflight; fwd=miss', `${time}: not executed, and not recorded`);
+  }
+  const unknown = await post('/once/sent');
+  isProblem(t, unknown, 'outcome-unknown');
+  t.match(unknown.header('cache-status'), /, oneflight; fwd=miss$/);
+  const repeat = await post('/once/sent');
+  isProblem(t, repeat, 'outcome-unknown');
+  t.equal(repeat.status, 409, 'by its own word: nobody knows');
+  t.equal(stub.count('/once/sent'), 1);
 });
 
 t.test('gateways in front of each other are no loop, whatever clients say of their way', async (t) => {

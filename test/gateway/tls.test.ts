@@ -11,12 +11,12 @@ import { eventually, within } from '../support/gate.js';
 import { configOf, type Gateway, startGateway } from '../support/gateway.js';
 import { startUpstream } from '../support/upstream.js';
 
-t.setTimeout(60_000);
+t.setTimeout(120_000);
 
 const stub = await startUpstream(t);
 
-function start(t: Test, tls: string, env: Readonly<Record<string, string>> = {}): Promise<Gateway> {
-  const config = configOf({ upstream: stub.url, routes: '', listen: `tls: ${tls}` });
+function start(t: Test, tls: string, env: Readonly<Record<string, string>> = {}, more = ''): Promise<Gateway> {
+  const config = configOf({ upstream: stub.url, routes: '', listen: `tls: ${tls}`, more });
   return startGateway(t, { config, env });
 }
 
@@ -135,6 +135,22 @@ t.test('a pair that cannot be used changes nothing and is told once', async (t) 
   t.notMatch(gateway.output, /BEGIN|MIGH/, 'nothing of a key is logged');
   secret.put('two.pem', 'two.key');
   await eventually('server two', async () => (await certificateOf(gateway.url)) === 'server two');
+});
+
+t.test('a worker that takes the place of another shows what the others show, whatever is in the files', async (t) => {
+  const secret = new Secret(t.testdir());
+  const gateway = await start(t, secret.yaml, {}, 'workers: 2');
+  secret.put('two.pem', 'one.key');
+  await eventually('refused by both', () => logged(gateway, REFUSED) === 2);
+  const [first] = gateway.logs.filter(({ msg }) => msg === 'worker started');
+  process.kill((first as { workerPid: number }).workerPid, 'SIGKILL');
+  await eventually('another one', () => logged(gateway, 'worker started') === 3, 20_000);
+  await eventually('ready', async () => (await gateway.admin('/readyz')).status === 200);
+  for (let i = 0; i < 8; i += 1) t.equal(await certificateOf(gateway.url), 'server one');
+  t.equal(logged(gateway, 'worker started'), 3, 'it has stayed');
+  secret.put('two.pem', 'two.key');
+  await eventually('renewed by both', () => logged(gateway, 'certificate renewed') === 2);
+  t.equal(await certificateOf(gateway.url), 'server two');
 });
 
 t.test('SIGHUP reads files of which nothing was heard, and ends no gateway', async (t) => {

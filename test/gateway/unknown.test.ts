@@ -226,6 +226,8 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
         ['Link', '</a>'],
         ['Link', '</b>'],
         ['Location', '/things/1'],
+        ['Set-Cookie', 'a=b'],
+        ['Date', 'Thu, 01 Jan 1970 00:00:00 GMT'],
       ],
       content: '{"id":"\u00e4"}',
     };
@@ -234,6 +236,9 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
       { fields: [['a b', 'c']] },
       { fields: [['a', 'b\r\nc: d']] },
       { content: 1 },
+      { body: 'the answer' },
+      { status: 204 },
+      { status: 304 },
     ]) {
       t.equal((await settle(first, key, { ...response, ...wrong })).status, 400);
     }
@@ -245,6 +250,8 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
       t.equal(again.body.toString(), '{"id":"\u00e4"}');
       t.same(again.headerLines('link'), ['</a>', '</b>']);
       t.equal(again.header('location'), '/things/1');
+      t.equal(again.header('set-cookie'), null);
+      t.equal(again.header('date'), null);
       t.equal(again.header('content-type'), 'application/json');
       t.equal(again.header('idempotent-replayed'), 'true');
       t.match(again.cacheStatus, HIT);

@@ -50,7 +50,11 @@ export function materialFor(key: string): KeyObject {
 export type Ask = Partial<ClaimRequest> & { readonly key: string };
 
 export function claim(store: Store, ask: Ask): Promise<ClaimResult> {
-  return store.claim({
+  return store.claim(asked(ask));
+}
+
+export function asked(ask: Ask): ClaimRequest {
+  return {
     flight: newFlightId(),
     leaseMs: LONG_MS,
     election: 0,
@@ -62,7 +66,7 @@ export function claim(store: Store, ask: Ask): Promise<ClaimResult> {
     others: [],
     join: true,
     ...ask,
-  });
+  };
 }
 
 export async function lead(store: Store, ask: Ask): Promise<Lease> {
@@ -149,6 +153,7 @@ export function storeContract(name: string, factory: StoreFactory): void {
   t.test(`${name}: an operator's word`, (test) => settling(test, factory));
   t.test(`${name}: reconciling`, (test) => reconciling(test, factory));
   t.test(`${name}: what is taken`, (test) => listing(test, factory));
+  t.test(`${name}: looking`, (test) => looking(test, factory));
   t.test(`${name}: bytes`, (test) => bytes(test, factory));
   t.test(`${name}: end of the store`, (test) => closing(test, factory));
 }
@@ -1155,6 +1160,37 @@ async function listing(t: Test, factory: StoreFactory): Promise<void> {
       return `${ofA} ${ofB}`;
     };
     t.equal(await seenBy(a), await seenBy(b));
+  });
+}
+
+async function looking(t: Test, factory: StoreFactory): Promise<void> {
+  const [store, other] = (await factory(t, 2)) as [Store, Store];
+  const look = (ask: Ask) => other.look(asked({ ...ask, join: true }));
+
+  await t.test('a free key stays free', async (t) => {
+    const key = newKey();
+    t.strictSame(await look({ key }), { kind: 'free' });
+    await lead(store, { key });
+  });
+
+  await t.test('what a claim would be told, and nothing is taken, joined or renewed', async (t) => {
+    const key = newKey();
+    const lease = await lead(store, { key, fingerprint: 'one' });
+    const seen = await look({ key, fingerprint: 'one', flight: lease.flight, leaseMs: 10 * LONG_MS });
+    t.match(seen, { kind: 'follower', flight: { flight: lease.flight } });
+    t.ok(seen.kind === 'follower' && seen.flight.leaseLeftMs <= LONG_MS, 'the lease is what it was');
+    t.strictSame(await look({ key, fingerprint: 'two' }), { kind: 'mismatch' });
+    t.equal(await store.release(lease, { unlessAwaited: true }), 'held', 'nobody waits for it');
+    t.strictSame(await look({ key }), { kind: 'free' });
+  });
+
+  await t.test('what is kept, and what nobody knows', async (t) => {
+    const key = newKey();
+    await store.complete(await lead(store, { key }), responseWith(Buffer.from('kept')), LONG_MS);
+    t.match(await look({ key }), { kind: 'stored', ended: { response: { content: Buffer.from('kept') } } });
+    const unknown = newKey();
+    await store.complete(await lead(store, { key: unknown }), { kind: 'unknown', election: 0 }, LONG_MS);
+    t.match(await look({ key: unknown }), { kind: 'unknown' });
   });
 }
 

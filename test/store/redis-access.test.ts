@@ -15,6 +15,7 @@ import { RedisStore } from '../../src/store/redis.js';
 import { auditOf, look } from '../../src/store/redis-audit.js';
 import { newClient, type ScriptedRedis } from '../../src/store/redis-client.js';
 import { RedisLink } from '../../src/store/redis-link.js';
+import { CHECK_ONLY } from '../support/check-only.js';
 import { tlsFile } from '../support/dial.js';
 import { eventually } from '../support/gate.js';
 import { configOf, startGateway } from '../support/gateway.js';
@@ -89,7 +90,14 @@ async function validated(written: string): Promise<Validated> {
     },
   });
   const config = fileOf(written);
-  const code = await validate({ config, connect: true, env: {}, stdout: into('stdout'), stderr: into('stderr') });
+  const code = await validate({
+    ...CHECK_ONLY,
+    config,
+    connect: true,
+    env: {},
+    stdout: into('stdout'),
+    stderr: into('stderr'),
+  });
   return { code, ...said };
 }
 
@@ -223,7 +231,10 @@ t.test('the audit says what is guaranteed, and warns of what is not', async (t) 
     /^store: (Redis|Valkey) \S+, one primary, 0 replicas: one leader a key .*; a restart forgets them all$/m,
   );
   t.match(first.stdout, /^store: warning: a restart of the store forgets every claim; set appendonly to yes/m);
-  t.notMatch(first.stdout, /evict|min-replicas/);
+  t.notMatch(first.stdout, /evict|min-replicas|full/);
+
+  await server.command('CONFIG', 'SET', 'maxmemory', '1');
+  t.match((await validated(at)).stdout, /^store: warning: the store is full: .*maxmemory$/m);
 
   await server.command('CONFIG', 'SET', 'appendonly', 'yes');
   await server.command('CONFIG', 'SET', 'maxmemory', '100mb');

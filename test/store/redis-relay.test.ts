@@ -9,7 +9,8 @@ import { accessTo, startRedis } from '../support/redis.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { anyResponse, follow, lead, newKey, responseWith } from './contract.js';
 
-const redis = await startRedis();
+// One that is full: it refuses whatever does not begin with a write that takes no room.
+const redis = await startRedis({ settings: ['--maxmemory', '1'] });
 t.teardown(() => redis.stop());
 
 async function open(t: Test, url = redis.url): Promise<RedisStore> {

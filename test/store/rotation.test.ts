@@ -5,11 +5,11 @@ import t from 'tap';
 import { type ClaimResult, newFlightId } from '../../src/core/claim.js';
 import type { PlaceRequest } from '../../src/store/queue.js';
 import { RedisStore } from '../../src/store/redis.js';
-import { claimUnderAllNames, type Looked, type RotationOptions } from '../../src/store/rotation.js';
-import { type ClaimRequest, type Store, StoreUnavailable } from '../../src/store/store.js';
+import { claimUnderAllNames, type RotationOptions } from '../../src/store/rotation.js';
+import { type ClaimRequest, type Looked, type Store, StoreUnavailable } from '../../src/store/store.js';
 import { Gate } from '../support/gate.js';
 import { accessTo, startRedis } from '../support/redis.js';
-import { claim, lead, materialFor, newKey, responseWith, settle, settled } from './contract.js';
+import { asked, claim, lead, materialFor, newKey, responseWith, settle, settled } from './contract.js';
 import { ended, enter, giveBack, turnAtOnce, turnOf } from './queue-contract.js';
 
 const redis = await startRedis();
@@ -62,6 +62,14 @@ t.test('of many at once, by both names, one leads, and all others get its respon
     if (all.some((content) => content !== `of ${key}`)) t.fail(`round ${round}: ${all.join()}`);
     if (led !== 1) t.fail(`round ${round}: ${led} led`);
   }
+});
+
+t.test('a look finds what has the key by its other name', async (t) => {
+  const [old, next] = stores as unknown as [Store, Store];
+  const key = newKey();
+  t.strictSame(await next.look(asked(named(key, 1))), { kind: 'free' });
+  const lease = await lead(old, named(key, 0));
+  t.match(await next.look(asked(named(key, 1))), { kind: 'follower', flight: { flight: lease.flight } });
 });
 
 t.test('where nobody waits, two never lead at once, and one does', async (t) => {

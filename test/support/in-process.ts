@@ -86,6 +86,7 @@ export async function startInProcess(
   };
   const handling = { generation, secrets: [], identity: { pseudonym: 'oneflight-test' }, overload: () => null };
   const listener = new Listener({
+    pair: null,
     listen: { host: '127.0.0.1', port: 0, tls: null, http2: false, proxyProtocol: false },
     limits: DEFAULT_LIMITS,
     onRefused: () => {},
@@ -125,6 +126,7 @@ export function storeWith(changes: (real: MemoryStore) => Partial<Store>): Store
   const real = new MemoryStore({ budget: new MemoryBudget(16 * 1_048_576) });
   const plain: Store = {
     claim: (request) => real.claim(request),
+    look: (request) => real.look(request),
     renew: (lease) => real.renew(lease),
     complete: (lease, settlement, keepMs) => real.complete(lease, settlement, keepMs),
     release: (lease, options) => real.release(lease, options),

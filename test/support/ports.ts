@@ -19,10 +19,10 @@ const AGAIN_MS = 20;
  * Listens on loopback, on the port or, when it is 0, on a free one; gives the port. A port that is taken for a moment is
  * tried again for 2 s; any other failure is thrown.
  */
-export async function listenOn(server: Server, port: number, backlog = 511): Promise<number> {
+export async function listenOn(server: Server, port: number, backlog = 511, host = '127.0.0.1'): Promise<number> {
   for (let tries = 1; ; tries += 1) {
     const chosen = port === 0 ? LOWEST + Math.floor(Math.random() * (HIGHEST - LOWEST)) : port;
-    server.listen({ host: '127.0.0.1', port: chosen, backlog });
+    server.listen({ host, port: chosen, backlog });
     try {
       await once(server, 'listening');
       return (server.address() as AddressInfo).port;

@@ -74,34 +74,46 @@ sentinel failover-timeout main 4000
     link,
     sentinels,
     yaml: `{ name: main, hosts: [${hosts}] }`,
-    replicated: () =>
-      eventually('the replica has everything', async () => {
-        const [sent, taken] = [await infoOf(primary, 'master_repl_offset'), await infoOf(replica, 'slave_repl_offset')];
-        return sent !== undefined && sent === taken;
-      }),
+    replicated: () => hasAllOf(replica, primary),
   };
+}
+
+/** Resolves when the replica has all that its primary has at this moment. */
+export async function hasAllOf(replica: RedisServer, primary: RedisServer): Promise<void> {
+  const sent = Number(await infoOf(primary, 'master_repl_offset'));
+  await eventually('the replica has everything', async () => {
+    return Number(await infoOf(replica, 'slave_repl_offset')) >= sent;
+  });
 }
 
 export const PRIMARIES = 3;
 const SLOTS = 16_384;
 
-export class RedisCluster {
-  readonly primaries: readonly RedisServer[];
-  /** Of the first primary. */
-  readonly replica: RedisServer;
+type ClusterNode = { readonly bus: number; readonly server: RedisServer; readonly settings: readonly string[] };
 
-  private constructor(primaries: readonly RedisServer[], replica: RedisServer) {
-    this.primaries = primaries;
-    this.replica = replica;
+export class RedisCluster {
+  /** As they were at the beginning. */
+  readonly primaries: readonly RedisServer[];
+  /** In the order of their primaries. */
+  readonly replicas: readonly RedisServer[];
+  readonly #scope: Scope;
+  readonly #settings: ReadonlyMap<number, readonly string[]>;
+
+  private constructor(t: Scope, nodes: readonly ClusterNode[]) {
+    const servers = nodes.map(({ server }) => server);
+    this.primaries = servers.slice(0, PRIMARIES);
+    this.replicas = servers.slice(PRIMARIES);
+    this.#scope = t;
+    this.#settings = new Map(nodes.map(({ server, settings }) => [server.port, settings]));
   }
 
-  /** Three primaries that have a third of the slots each, and a replica of the first. */
-  static async start(t: Scope, { tls = false } = {}): Promise<RedisCluster> {
-    const each = Array.from({ length: PRIMARIES + 1 }, async () => {
+  /** Three primaries that have a third of the slots each, and a replica of each of the first ones. */
+  static async start(t: Scope, { tls = false, replicas = 1 } = {}): Promise<RedisCluster> {
+    const each = Array.from({ length: PRIMARIES + replicas }, async () => {
       const bus = await freePort();
       const settings = ['--cluster-enabled', 'yes', '--cluster-port', String(bus), '--cluster-node-timeout', '1500'];
       if (tls) settings.push('--tls-cluster', 'yes');
-      return { bus, server: await started(t, { tls, settings }) };
+      return { bus, settings, server: await started(t, { tls, settings }) };
     });
     const nodes = await Promise.all(each);
     const [first, ...others] = nodes as [(typeof nodes)[number], ...typeof nodes];
@@ -113,26 +125,35 @@ export class RedisCluster {
     for (const [i, server] of primaries.entries()) {
       await server.command('CLUSTER', 'ADDSLOTSRANGE', i * width, Math.min(SLOTS, (i + 1) * width) - 1);
     }
-    const replica = nodes[PRIMARIES]!.server;
-    const id = String(await first.server.command('CLUSTER', 'MYID'));
-    await eventually(
-      'the replica knows its primary',
-      async () => {
-        return replica.command('CLUSTER', 'REPLICATE', id).then(
-          () => true,
-          () => false,
-        );
-      },
-      PROMPT_MS,
+    const cluster = new RedisCluster(t, nodes);
+    await Promise.all(
+      cluster.replicas.map(async (replica, at) => {
+        const id = String(await primaries[at]!.command('CLUSTER', 'MYID'));
+        const isTaken = async () => {
+          return replica.command('CLUSTER', 'REPLICATE', id).then(
+            () => true,
+            () => false,
+          );
+        };
+        await eventually('the replica knows its primary', isTaken, PROMPT_MS);
+      }),
     );
-    const cluster = new RedisCluster(primaries, replica);
     await cluster.whole();
-    await eventually(
-      'the replica is in step',
-      async () => (await infoOf(replica, 'master_link_status')) === 'up',
-      PROMPT_MS,
-    );
+    for (const replica of cluster.replicas) {
+      const inStep = async () => (await infoOf(replica, 'master_link_status')) === 'up';
+      await eventually('the replica is in step', inStep, PROMPT_MS);
+    }
     return cluster;
+  }
+
+  /** Of the first primary. */
+  get replica(): RedisServer {
+    return this.replicas[0]!;
+  }
+
+  /** Starts a node that was killed, with what it knew of the others and none of its keys. */
+  restart({ port, dir }: RedisServer): Promise<RedisServer> {
+    return started(this.#scope, { port, dir, settings: this.#settings.get(port)! });
   }
 
   /** As `store.cluster` of a configuration: one of its nodes, which knows the others. */
@@ -142,7 +163,7 @@ export class RedisCluster {
   }
 
   get all(): readonly RedisServer[] {
-    return [...this.primaries, this.replica];
+    return [...this.primaries, ...this.replicas];
   }
 
   /** Resolves when every node that runs says that all slots are served, and by the same nodes. */
@@ -179,12 +200,12 @@ export class RedisCluster {
     await from.command('CLUSTER', 'SETSLOT', slot, 'MIGRATING', String(await to.command('CLUSTER', 'MYID')));
   }
 
-  /** Moves what there is of a slot. */
+  /** Moves what there is of a slot; a copy that an interrupted move has left is not what clients were given. */
   async moveNames(slot: number, from: RedisServer, to: RedisServer): Promise<void> {
     for (;;) {
       const names = (await from.command('CLUSTER', 'GETKEYSINSLOT', slot, 100)) as string[];
       if (names.length === 0) return;
-      await from.command('MIGRATE', '127.0.0.1', to.port, '', 0, 5_000, 'KEYS', ...names);
+      await from.command('MIGRATE', '127.0.0.1', to.port, '', 0, 5_000, 'REPLACE', 'KEYS', ...names);
     }
   }
 
@@ -213,9 +234,17 @@ export class RedisCluster {
     return views.size === 1;
   }
 
+  /** One that was interrupted, wherever, is ended by the next. */
   async move(slot: number, from: RedisServer, to: RedisServer): Promise<void> {
-    await this.beginMove(slot, from, to);
+    // Who has the slot already would refuse to begin.
+    if (!(await hasSlot(to, slot))) await this.beginMove(slot, from, to);
     await this.moveNames(slot, from, to);
     await this.endMove(slot, from, to);
   }
+}
+
+/** Whether the node says so of itself. */
+async function hasSlot(node: RedisServer, slot: number): Promise<boolean> {
+  const slots = (await node.command('CLUSTER', 'SLOTS')) as [number, number, [string, number]][];
+  return slots.some(([from, to, [, port]]) => from <= slot && slot <= to && port === node.port);
 }

@@ -22,6 +22,8 @@ export type RedisServer = {
   /** Where it talks TLS; 0: nowhere. */
   readonly tlsPort: number;
   readonly pid: number;
+  /** What it writes is there, and still is after a `kill`. */
+  readonly dir: string;
   /** Ends the server and removes what it had. */
   stop(): Promise<void>;
   /** `kill -9`, and nothing else: start another one on the same port to restart it. */
@@ -56,6 +58,8 @@ export type RedisOptions = {
   readonly password?: string;
   /** Whether it talks TLS as well, and nothing else to other servers. */
   readonly tls?: boolean;
+  /** Of a server that was killed: what it had written is taken over. */
+  readonly dir?: string;
   /** Text of a configuration: the server is a sentinel. */
   readonly sentinel?: string;
 };
@@ -64,7 +68,7 @@ export type RedisOptions = {
 export async function startRedis({ password, ...options }: RedisOptions = {}): Promise<RedisServer> {
   const program = await serverProgram();
   const port = options.port ?? (await freePort());
-  const dir = mkdtempSync(join(tmpdir(), 'oneflight-redis-'));
+  const dir = options.dir ?? mkdtempSync(join(tmpdir(), 'oneflight-redis-'));
   const tlsPort = options.tls === true ? await freePort() : 0;
   const tls = tlsPort === 0 ? [] : ['--tls-port', String(tlsPort), ...TLS];
   const own = ['--port', String(port), '--bind', '127.0.0.1', '--dir', dir, ...tls];
@@ -95,6 +99,7 @@ export async function startRedis({ password, ...options }: RedisOptions = {}): P
     port,
     tlsPort,
     pid,
+    dir,
     pause: () => signal('SIGSTOP'),
     resume: () => signal('SIGCONT'),
     command: (...words) => ask(port, words, password),

@@ -1,12 +1,13 @@
 /** The tests' own tools do what they say: a stub that miscounts or a client that hides a cut would prove nothing. */
 
+import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, connect, createServer as createTcpServer } from 'node:net';
 import t from 'tap';
 import { burst, RawClient, rawRequest, request, send } from './client.js';
 import { delay, eventually, Gate } from './gate.js';
 import { Samples } from './gateway.js';
-import { listenOn } from './ports.js';
+import { listenDuring, listenOn } from './ports.js';
 import { TcpProxy } from './tcp-proxy.js';
 import {
   answers,
@@ -213,6 +214,26 @@ t.test('the proxy holds requests back and deafens subscribers, on the connection
   t.equal(upstream.count('/late'), 0);
   letGo();
   await upstream.arrived(1, '/late');
+});
+
+t.test('a proxy at another address is what its server names, wherever a reply is broken', async (t) => {
+  const said = 'at 127.0.0.1:7000, 127.0.0.11 and 127.0.0.127.0.0.1, 127.\r\n';
+  for (let broken = 1; broken < said.length; broken += 1) {
+    const server = createTcpServer((socket) => {
+      socket.on('error', () => {}).setNoDelay();
+      socket.write(said.slice(0, broken));
+      socket.once('data', () => socket.end(said.slice(broken)));
+    });
+    const port = await listenDuring(t, server);
+    const proxy = await TcpProxy.startAt(t, '127.0.0.9', port);
+    t.equal(proxy.port, port);
+    const client = connect({ host: '127.0.0.9', port });
+    const pieces: Buffer[] = [];
+    client.on('data', (piece) => pieces.push(piece)).once('data', () => client.write('on'));
+    await once(client, 'end');
+    t.equal(String(Buffer.concat(pieces)), said.replaceAll('127.0.0.1', '127.0.0.9'), `broken at ${broken}`);
+  }
+  await t.rejects(TcpProxy.startAt(t, '127.0.0.10', 7_000), /does not fit/);
 });
 
 t.test('samples are read with their labels', async (t) => {

@@ -1,8 +1,18 @@
-/** A loopback TCP proxy that makes connections slow, deaf or broken at the moment a test chooses. */
+/**
+ * A loopback TCP proxy that makes connections slow, deaf or broken at the moment a test chooses.
+ *
+ * Servers that name each other (sentinels, nodes of a cluster) would lead their clients past it. So it can stand at
+ * another address of loopback, on its server's own port, and put that address in the place of the servers' in all that
+ * they say: who is told of a server is told of the proxy before it. This needs a system whose loopback is all of
+ * 127.0.0.0/8, as on Linux.
+ */
 
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { delay } from './gate.js';
 import { listenOn } from './ports.js';
+
+/** Where the servers of tests are, and what they call themselves. */
+const SERVERS = '127.0.0.1';
 
 type Link = {
   readonly near: Socket;
@@ -11,7 +21,40 @@ type Link = {
   held: Buffer[] | null;
   subscriber: boolean;
   deaf: boolean;
+  /** The beginning of an address, perhaps, whose end has not come yet. */
+  begun: Buffer;
 };
+
+/** A reply that is to be lost, by whichever proxy sees a request with the text first. */
+export class LostReply {
+  readonly text: string;
+  readonly lost: Promise<void>;
+  #tell: () => void = () => {};
+  #awaited = true;
+
+  constructor(text: string) {
+    this.text = text;
+    this.lost = new Promise((tell) => {
+      this.#tell = tell;
+    });
+  }
+
+  /** Whether this request's reply is the one; no other is, from then on. */
+  takes(request: Buffer): boolean {
+    const taken = this.#awaited && request.includes(this.text);
+    if (taken) this.#awaited = false;
+    return taken;
+  }
+
+  /** From now on none is lost. */
+  giveUp(): void {
+    this.#awaited = false;
+  }
+
+  tell(): void {
+    this.#tell();
+  }
+}
 
 export class TcpProxy {
   /** Where new connections lead. */
@@ -20,21 +63,40 @@ export class TcpProxy {
   delayMs = 0;
   /** Connections are accepted and stay, but no byte passes, either way. */
   blackHole = false;
+  /** From a request with this text on nothing comes back over its connection; empty: everything does. */
+  deafTo = '';
   /** What comes from clients waits for it, like bytes that are slow on their way. */
   heldUntil: Promise<void> = Promise.resolve();
   readonly #server: Server;
   readonly #links = new Set<Link>();
+  /** The reply that is to be lost next. */
+  losing: LostReply | null = null;
+  readonly #host: string;
   #port = 0;
-  #losing: { readonly text: string; readonly lost: () => void } | null = null;
 
-  private constructor(targetPort: number) {
+  private constructor(targetPort: number, host: string) {
     this.targetPort = targetPort;
+    this.#host = host;
     this.#server = createServer({ noDelay: true }, (near) => this.#link(near));
   }
 
   /** Starts a proxy that ends with the test. */
   static async start(t: { teardown(end: () => Promise<void>): void }, targetPort: number): Promise<TcpProxy> {
-    const proxy = new TcpProxy(targetPort);
+    const proxy = new TcpProxy(targetPort, SERVERS);
+    await proxy.listen();
+    t.teardown(() => proxy.refuse());
+    return proxy;
+  }
+
+  /** Starts one at another address of loopback, as long as the servers' own, for a server on the same port. */
+  static async startAt(
+    t: { teardown(end: () => Promise<void>): void },
+    host: string,
+    targetPort: number,
+  ): Promise<TcpProxy> {
+    if (host.length !== SERVERS.length) throw new Error(`${host} does not fit in the place of ${SERVERS}`);
+    const proxy = new TcpProxy(targetPort, host);
+    proxy.#port = targetPort;
     await proxy.listen();
     t.teardown(() => proxy.refuse());
     return proxy;
@@ -46,7 +108,7 @@ export class TcpProxy {
 
   /** Opens the port, the same one as before. */
   async listen(): Promise<void> {
-    this.#port = await listenOn(this.#server, this.#port);
+    this.#port = await listenOn(this.#server, this.#port, undefined, this.#host);
   }
 
   /** Closes the port and every connection: what follows is refused. */
@@ -72,9 +134,8 @@ export class TcpProxy {
    * instead. Resolves when that has happened.
    */
   loseReplyTo(text: string): Promise<void> {
-    return new Promise((lost) => {
-      this.#losing = { text, lost };
-    });
+    this.losing = new LostReply(text);
+    return this.losing.lost;
   }
 
   /**
@@ -89,14 +150,19 @@ export class TcpProxy {
     };
   }
 
+  /** How many of the open connections have subscribed, or tried to. */
+  get subscribers(): number {
+    return [...this.#links].filter(({ subscriber }) => subscriber).length;
+  }
+
   /** Nothing comes back any more over the connections that are open now and have subscribed. */
   deafenSubscribers(): void {
     for (const link of this.#links) if (link.subscriber) link.deaf = true;
   }
 
   #link(near: Socket): void {
-    const far = connect({ host: '127.0.0.1', port: this.targetPort, noDelay: true });
-    const link: Link = { near, far, held: null, subscriber: false, deaf: false };
+    const far = connect({ host: SERVERS, port: this.targetPort, noDelay: true });
+    const link: Link = { near, far, held: null, subscriber: false, deaf: false, begun: Buffer.of() };
     this.#links.add(link);
     // Every error is followed by 'close'.
     for (const socket of [near, far]) socket.on('error', () => {});
@@ -112,13 +178,13 @@ export class TcpProxy {
   async #request(link: Link, piece: Buffer): Promise<void> {
     if (/subscribe/i.test(piece.toString('latin1'))) link.subscriber = true;
     if (this.blackHole) return;
-    if (this.#losing !== null && piece.includes(this.#losing.text)) {
-      const { lost } = this.#losing;
-      this.#losing = null;
+    if (this.deafTo !== '' && piece.includes(this.deafTo)) link.deaf = true;
+    const { losing } = this;
+    if (losing?.takes(piece)) {
       link.deaf = true;
       link.far.once('data', () => {
         link.near.resetAndDestroy();
-        lost();
+        losing.tell();
       });
     }
     if (link.held !== null) {
@@ -132,7 +198,18 @@ export class TcpProxy {
 
   async #reply(link: Link, piece: Buffer): Promise<void> {
     if (this.blackHole || link.deaf) return;
+    const said = this.#host === SERVERS ? piece : this.#renamed(link, piece);
     if (this.delayMs > 0) await delay(this.delayMs);
-    link.near.write(piece);
+    link.near.write(said);
+  }
+
+  /** With this proxy's address for the servers'. A reply ends in a line's end, so no address's beginning waits in vain. */
+  #renamed(link: Link, piece: Buffer): Buffer {
+    const said = Buffer.concat([link.begun, piece]);
+    for (let at = said.indexOf(SERVERS); at >= 0; at = said.indexOf(SERVERS, at)) said.write(this.#host, at, 'latin1');
+    let kept = SERVERS.length - 1;
+    while (kept > 0 && said.subarray(-kept).toString('latin1') !== SERVERS.slice(0, kept)) kept -= 1;
+    link.begun = said.subarray(said.length - kept);
+    return said.subarray(0, said.length - kept);
   }
 }

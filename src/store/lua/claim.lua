@@ -65,9 +65,10 @@ if state and not own and record[6] ~= ARGV[6] then
   return { 'M' }
 end
 
+-- The writes of each branch begin with one that takes no room, as in renew.lua.
 local function lease()
-  redis.call('HSET', KEYS[1], 'l', string.format('%.0f', now + ARGV[2] * 1000))
   redis.call('PEXPIRE', KEYS[1], string.format('%.0f', ARGV[2] + record[8]))
+  redis.call('HSET', KEYS[1], 'l', string.format('%.0f', now + ARGV[2] * 1000))
 end
 
 if state == 'f' then
@@ -77,6 +78,7 @@ if state == 'f' then
     return { 'L', record[3], mark }
   end
   if ARGV[5] ~= '' and mark == 0 then
+    redis.call('HDEL', KEYS[1], '')
     redis.call('HSET', KEYS[1], 'w:' .. ARGV[4], ARGV[5])
   end
   local age = math.max(0, math.floor((now - record[5]) / 1000))
@@ -98,13 +100,8 @@ if redis.call('EXISTS', KEYS[2]) == 1 then
   return { 'E' }
 end
 
-if ARGV[9] ~= '' then
-  if redis.call('EXISTS', KEYS[3]) == 1 then
-    return { 'X' }
-  end
-  if ARGV[12] ~= '' then
-    redis.call('SET', KEYS[3], '', 'PX', ARGV[10])
-  end
+if ARGV[9] ~= '' and redis.call('EXISTS', KEYS[3]) == 1 then
+  return { 'X' }
 end
 
 if ARGV[12] == '' then
@@ -114,6 +111,9 @@ end
 local fence = string.format('%.0f', now)
 -- A record whose lease has passed may be there for the rest of its last millisecond.
 redis.call('DEL', KEYS[1])
+if ARGV[9] ~= '' then
+  redis.call('SET', KEYS[3], '', 'PX', ARGV[10])
+end
 redis.call('HSET', KEYS[1], 's', 'f', 'f', ARGV[1], 'n', fence, 'e', ARGV[3], 't', fence, 'fp', ARGV[6], 'h', ARGV[7],
   'r', ARGV[8], 'p', ARGV[4])
 record[8] = ARGV[7]

@@ -27,5 +27,7 @@ local leaseLeft = record[3] - (t[1] * 1000000 + t[2])
 if leaseLeft <= 0 then
   return { 'G' }
 end
+-- For a server that is full, as in renew.lua.
+redis.call('HDEL', KEYS[1], '')
 redis.call('HSET', KEYS[1], 'w:' .. ARGV[2], ARGV[3])
 return { 'F', math.floor(leaseLeft / 1000) }

@@ -45,7 +45,9 @@ end
 if lost then
   return { state, 1, {} }
 end
+-- The first write is for a server that is full, as in renew.lua.
 -- Before there is a piece as well: the first may be the last for which the flight's own followers are known.
+redis.call('HDEL', KEYS[3], '')
 redis.call('HSET', KEYS[3], process, wanted)
 redis.call('PEXPIRE', KEYS[3], ARGV[6])
 if not exists then

@@ -48,6 +48,8 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
+-- For a server that is full, as in renew.lua.
+redis.call('HDEL', KEYS[1], '')
 local flat = redis.call('HGETALL', KEYS[1])
 for i = 1, #flat, 2 do
   local kind, name, value = string.sub(flat[i], 1, 2), string.sub(flat[i], 3), flat[i + 1]

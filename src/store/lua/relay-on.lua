@@ -14,6 +14,8 @@
 --
 -- Push, to each reading process: as relay.lua writes it.
 
+-- For a server that is full, as in renew.lua.
+redis.call('HDEL', KEYS[2], '')
 local slowest = -1
 local reading = {}
 local readers = redis.call('HGETALL', KEYS[2])

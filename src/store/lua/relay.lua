@@ -23,6 +23,8 @@ if tonumber(record[4]) <= t[1] * 1000000 + t[2] then
   return 0
 end
 
+-- For a server that is full, as in renew.lua.
+redis.call('HDEL', KEYS[3], '')
 local added = redis.pcall('XADD', KEYS[2], string.format('%.0f-0', ARGV[3] + 1), 'b', ARGV[4])
 -- Asked twice, it is there already. Anything else is a failure: what is not kept is not sent.
 if type(added) == 'table' and added.err and not string.find(added.err, 'equal or smaller', 1, true) then

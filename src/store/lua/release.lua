@@ -30,6 +30,8 @@ if held and ARGV[2] ~= '' then
 end
 if not held then
   if bar > 0 then
+    -- For a server that is full, as in renew.lua.
+    redis.call('HDEL', KEYS[1], '')
     redis.call('SET', KEYS[2], word, 'PX', bar, 'NX')
   end
   return 0

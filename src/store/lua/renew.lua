@@ -14,6 +14,7 @@ local record = redis.call('HMGET', KEYS[1], 's', 'f', 'n', 'l', 'h')
 if record[1] ~= 'f' or record[2] ~= ARGV[1] or record[3] ~= ARGV[2] or tonumber(record[4]) <= now then
   return 0
 end
-redis.call('HSET', KEYS[1], 'l', string.format('%.0f', now + ARGV[3] * 1000))
+-- In this order: a server that is full looks at its bound before a script's first write, if that is one that takes room.
 redis.call('PEXPIRE', KEYS[1], string.format('%.0f', ARGV[3] + record[5]))
+redis.call('HSET', KEYS[1], 'l', string.format('%.0f', now + ARGV[3] * 1000))
 return 1
