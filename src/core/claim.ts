@@ -104,6 +104,8 @@ export type TakenKey = {
   readonly route: string;
   readonly state: 'in-flight' | 'unknown' | 'kept';
   readonly fence: number;
+  /** The process that leads it, or led it (unknown); null: what is kept has none, and of an earlier version it is not known. */
+  readonly leader: string | null;
   /** Since the flight began (in flight, unknown) or was completed (kept). */
   readonly ageMs: number;
   /** Until the lease passes (in flight), the key is free again (unknown), or the response is no longer kept. */

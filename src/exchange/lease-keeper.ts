@@ -3,12 +3,12 @@
  *
  * Invariants: the lease is renewed every third of it; it counts as held only until `leaseMs` after the last question
  * that the store answered with "held", measured on this process's monotonic clock from before the question was sent,
- * so that this process never believes in a lease longer than the store does; once lost it is lost for good; past the
- * upstream's own deadline nothing is renewed, and the leader is told so that it ends.
+ * so that this process never believes in a lease longer than the store does; once lost it is lost for good, by the store's
+ * answer or by its word; past the upstream's own deadline nothing is renewed, and the leader is told so that it ends.
  */
 
 import type { Lease } from '../core/claim.js';
-import type { Leases } from '../store/leases.js';
+import type { LeaseHolder, Leases } from '../store/leases.js';
 
 export type LeaseKeeperOptions = {
   /** Monotonic time (ms) from before the claim was asked for. */
@@ -32,7 +32,7 @@ export type LeaseKeeperOptions = {
 /** Shortest delay between two looks, milliseconds. */
 const LEAST_DELAY_MS = 10;
 
-export class LeaseKeeper {
+export class LeaseKeeper implements LeaseHolder {
   readonly #lease: Lease;
   readonly #store: Leases;
   readonly #options: LeaseKeeperOptions;
@@ -48,6 +48,7 @@ export class LeaseKeeper {
     this.#options = options;
     this.#heldUntilMs = options.claimedAtMs + lease.leaseMs;
     this.#schedule(lease.leaseMs / 3);
+    store.watch(lease, this);
   }
 
   /** Whether the lease is held for certain at this moment. */
@@ -73,10 +74,20 @@ export class LeaseKeeper {
 
   /** Ends the renewals; the lease is about to be settled. */
   stop(): void {
+    this.#keepNoMore();
+    if (this.#state !== 'lost') this.#state = 'stopped';
+  }
+
+  /** No renewal need find it out: somebody else may lead already. */
+  revoked(): void {
+    if (!this.#settled) this.#lose();
+  }
+
+  #keepNoMore(): void {
+    this.#store.unwatch(this.#lease);
     if (this.#timer !== null) clearTimeout(this.#timer);
     // A timer that is over still has its callback, and by it this flight, for whoever has the timer.
     this.#timer = null;
-    if (this.#state !== 'lost') this.#state = 'stopped';
   }
 
   #schedule(delayMs: number): void {
@@ -116,6 +127,7 @@ export class LeaseKeeper {
   }
 
   #lose(): void {
+    this.#keepNoMore();
     if (this.#state !== 'unconfirmed') this.#options.onUnsure();
     this.#state = 'lost';
     this.#options.onLost();

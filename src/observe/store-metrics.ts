@@ -42,6 +42,8 @@ export class StoreMetrics {
       renew: (lease) => timed('renew', () => store.renew(lease)),
       complete: (lease, settlement, keepMs) => timed('complete', () => store.complete(lease, settlement, keepMs)),
       release: (lease, options) => timed('release', () => store.release(lease, options)),
+      watch: (lease, holder) => store.watch(lease, holder),
+      unwatch: (lease) => store.unwatch(lease),
       settled: (flight, options) => store.settled(flight, options),
       relay: (lease, piece) => timed('relay', () => store.relay(lease, piece)),
       relayOn: (lease, piece, dropBefore) => timed('relay', () => store.relayOn(lease, piece, dropBefore)),
@@ -53,6 +55,8 @@ export class StoreMetrics {
         complete: (lease, settlement, keepMs) =>
           timed('complete', () => store.queue.complete(lease, settlement, keepMs)),
         release: (lease, options) => timed('release', () => store.queue.release(lease, options)),
+        watch: (lease, holder) => store.queue.watch(lease, holder),
+        unwatch: (lease) => store.queue.unwatch(lease),
       },
       settle: (key, as, flight) => timed('settle', () => store.settle(key, as, flight)),
       settleUnknown: (key, flight, as, material) =>

@@ -58,6 +58,12 @@ export class Channel {
     this.#outBytes += start.length + bytes.length;
   }
 
+  /** Sends within this call, behind what waits: it is on its way before anything that is said elsewhere afterwards. */
+  sendNow(head: object): void {
+    this.send(head);
+    this.#flush();
+  }
+
   close(): void {
     if (this.#closed) return;
     this.#flush();

@@ -8,6 +8,7 @@
 
 import type { ClaimResult, FlightRef, Lease } from '../core/claim.js';
 import { Registry } from '../core/roster.js';
+import type { Leases } from './leases.js';
 import type { Entered, NoTurn, PlaceRequest, Turn } from './queue.js';
 import type { ClaimRequest, Store } from './store.js';
 
@@ -71,8 +72,10 @@ export class Holdings {
       for (let i = 0; i < times; i += 1) left.push(store.settled(flight, LEAVING));
     }
     await Promise.allSettled(left);
-    const end = ({ lease, election, holdMs }: Led, leases: Pick<Store, 'complete'>) =>
-      leases.complete(lease, { kind: 'unknown', election }, holdMs);
+    const end = ({ lease, election, holdMs }: Led, leases: Leases) => {
+      leases.unwatch(lease);
+      return leases.complete(lease, { kind: 'unknown', election }, holdMs);
+    };
     const ends = [
       ...[...this.#led.values()].map((led) => end(led, store)),
       ...[...this.#turns.values()].map((led) => end(led, queue)),

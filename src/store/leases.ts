@@ -2,6 +2,12 @@
 
 import type { Held, Lease, Settlement } from '../core/claim.js';
 
+/** Who has a lease. */
+export interface LeaseHolder {
+  /** An operator's word has ended the flight: its lease is lost. */
+  revoked(lease: Lease): void;
+}
+
 /** What a leader does with its lease. Each compares the lease, then acts, atomically. */
 export interface Leases {
   /** Extends the lease to `lease.leaseMs` from now. */
@@ -18,6 +24,13 @@ export interface Leases {
    * answer; asked again after everybody has left, it is freed.
    */
   release(lease: Lease, options: { readonly unlessAwaited: boolean }): Promise<Held | 'awaited'>;
+  /**
+   * Has the holder told, once, when `settle` ends the flight, from any process; at once if that was before. Best effort: a
+   * word that is lost is found by the next renewal.
+   */
+  watch(lease: Lease, holder: LeaseHolder): void;
+  /** The lease is nobody's to be told about any more: given back, or lost. Owed for each that is watched. */
+  unwatch(lease: Lease): void;
 }
 
 export type WaitOptions = {

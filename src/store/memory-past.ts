@@ -23,6 +23,8 @@ export type Origin = {
   readonly fingerprint: string;
   readonly holdMs: number;
   readonly route: string;
+  /** The process that leads, or led, the flight. */
+  readonly leader: string;
   readonly startedAt: number;
 };
 
@@ -147,7 +149,8 @@ export class MemoryPast implements Giver {
       if (past === null) continue;
       const state = past.ended.kind === 'unknown' ? 'unknown' : 'kept';
       const ageMs = now - (state === 'unknown' ? past.origin.startedAt : past.endedAt);
-      yield { ...named(past.origin), state, ageMs, leftMs: past.expiresAt - now, waiting: 0 };
+      const leader = state === 'unknown' ? past.origin.leader : null;
+      yield { ...named(past.origin), leader, state, ageMs, leftMs: past.expiresAt - now, waiting: 0 };
     }
   }
 
@@ -252,8 +255,8 @@ export function isOf(origin: Origin, lease: Lease): boolean {
 }
 
 /** What operators see of it. */
-export function named({ key, flight, route, fence }: Origin) {
-  return { key, flight, route, fence };
+export function named({ key, flight, route, fence, leader }: Origin) {
+  return { key, flight, route, fence, leader };
 }
 
 /** The settlement that somebody's word stands for. */

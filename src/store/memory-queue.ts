@@ -9,8 +9,9 @@
 import { performance } from 'node:perf_hooks';
 import type { Held, Lease, Settlement, TakenKey } from '../core/claim.js';
 import { Registry } from '../core/roster.js';
-import type { WaitOptions } from './leases.js';
+import type { LeaseHolder, WaitOptions } from './leases.js';
 import type { Entered, NoTurn, PlaceRequest, Queue, Turn } from './queue.js';
+import type { Revocations } from './revocations.js';
 import { StoreUnavailable } from './store.js';
 
 type Waiter = {
@@ -20,10 +21,11 @@ type Waiter = {
   readonly onAbort: () => void;
 };
 
-type Place = { readonly request: PlaceRequest; waiter: Waiter | null };
+type Place = { readonly request: PlaceRequest; readonly process: string; waiter: Waiter | null };
 
 type Holder = {
   readonly request: PlaceRequest;
+  readonly process: string;
   readonly fence: number;
   readonly startedAt: number;
   state: 'in-flight' | 'unknown';
@@ -42,17 +44,22 @@ type Line = {
 
 export class MemoryQueue implements Queue {
   readonly #now: () => number;
+  readonly #process: string;
+  readonly #revocations: Revocations;
   readonly #lines = new Registry<Line>();
   /** What became of places whose `turn` has not been asked for yet. */
   readonly #untold = new Registry<Turn | NoTurn>();
   #fence = Date.now() * 1_000;
   #closed = false;
 
-  constructor(now: () => number) {
+  constructor(now: () => number, process: string, revocations: Revocations) {
     this.#now = now;
+    this.#process = process;
+    this.#revocations = revocations;
   }
 
-  async enter(request: PlaceRequest): Promise<Entered> {
+  /** `process`: the one that asks, where that is another one. */
+  async enter(request: PlaceRequest, process = this.#process): Promise<Entered> {
     this.#assertOpen();
     const line = this.#lineOf(request.key) ?? this.#begin(request);
     line.concurrency = request.concurrency;
@@ -65,9 +72,9 @@ export class MemoryQueue implements Queue {
     if (line.places.has(request.flight)) return { kind: 'queued', place: request };
     const unknown = this.#unknown(line);
     if (unknown !== null) return unknown;
-    if (line.turns.size < line.concurrency) return turnOf(this.#give(line, request));
+    if (line.turns.size < line.concurrency) return turnOf(this.#give(line, request, process));
     if (line.places.size >= request.maxQueue) return this.#full(line);
-    line.places.set(request.flight, { request, waiter: null });
+    line.places.set(request.flight, { request, process, waiter: null });
     return { kind: 'queued', place: request };
   }
 
@@ -120,6 +127,14 @@ export class MemoryQueue implements Queue {
     return 'held';
   }
 
+  watch(lease: Lease, holder: LeaseHolder): void {
+    this.#revocations.watch(lease, holder);
+  }
+
+  unwatch(lease: Lease): void {
+    this.#revocations.unwatch(lease);
+  }
+
   /** Frees, by an operator's word, the turn of a flight, or with null every turn whose outcome is unknown. */
   free(key: string, flight: string | null): 'settled' | 'absent' | 'other' {
     const line = this.#lineOf(key);
@@ -130,6 +145,7 @@ export class MemoryQueue implements Queue {
     if (meant.length === 0) return 'other';
     for (const { request } of meant) line.turns.delete(request.flight);
     this.#advance(line);
+    for (const { request, state } of meant) if (state === 'in-flight') this.#revocations.tell(request.flight);
     return 'settled';
   }
 
@@ -142,10 +158,11 @@ export class MemoryQueue implements Queue {
     const now = this.#now();
     for (const key of this.#lines.keys()) {
       const line = this.#lineOf(key);
-      for (const { request, state, fence, startedAt, endsAt } of line?.turns.values() ?? []) {
+      for (const { request, process, state, fence, startedAt, endsAt } of line?.turns.values() ?? []) {
         const { flight, route } = request;
         const waiting = line?.places.size ?? 0;
-        yield { key, flight, route, state, fence, ageMs: now - startedAt, leftMs: endsAt - now, waiting };
+        const times = { ageMs: now - startedAt, leftMs: endsAt - now };
+        yield { key, flight, route, state, fence, leader: process, ...times, waiting };
       }
     }
   }
@@ -207,17 +224,17 @@ export class MemoryQueue implements Queue {
     for (const place of line.places.values()) {
       if (unknown === null && line.turns.size >= line.concurrency) break;
       line.places.delete(place.request.flight);
-      this.#tell(place, unknown ?? turnOf(this.#give(line, place.request)));
+      this.#tell(place, unknown ?? turnOf(this.#give(line, place.request, place.process)));
     }
     if (line.turns.size === 0 && line.places.size === 0) this.#lines.delete(line.key);
     else this.#lines.set(line.key, line);
   }
 
-  #give(line: Line, request: PlaceRequest): Holder {
+  #give(line: Line, request: PlaceRequest, process: string): Holder {
     this.#fence += 1;
     const startedAt = this.#now();
     const endsAt = startedAt + request.leaseMs;
-    const holder: Holder = { request, fence: this.#fence, startedAt, state: 'in-flight', endsAt };
+    const holder: Holder = { request, process, fence: this.#fence, startedAt, state: 'in-flight', endsAt };
     line.turns.set(request.flight, holder);
     this.#lines.set(line.key, line);
     return holder;

@@ -11,13 +11,15 @@ import type { ClaimResult, FlightRef, Held, Lease, Purged, Settlement, TakenKey 
 import type { MemoryBudget } from '../core/memory-budget.js';
 import { Registry } from '../core/roster.js';
 import { variantStart } from '../core/sharing.js';
-import type { WaitOptions } from './leases.js';
+import type { LeaseHolder, WaitOptions } from './leases.js';
 import { MemoryMarks } from './memory-marks.js';
 import { endingAs, isOf, keepMsOf, MemoryPast, named, type Origin, type Past } from './memory-past.js';
 import { MemoryQueue } from './memory-queue.js';
 import type { MemoryRelay } from './memory-relay.js';
 import { inParts, PartialSweep } from './partial-sweep.js';
+import { newProcessId } from './process-id.js';
 import type { Piece, PieceReader, Reading, StillRead } from './relay.js';
+import { Revocations } from './revocations.js';
 import {
   type ClaimRequest,
   type FlightStanding,
@@ -33,6 +35,8 @@ export type MemoryStoreOptions = {
   readonly budget: MemoryBudget;
   /** For followers in other processes. Default: none, whoever follows is in the leader's process and reads there. */
   readonly relay?: MemoryRelay;
+  /** Names this process. Default: host, process number and a random part. */
+  readonly processId?: string;
   /** Milliseconds of a clock that never goes back. Default: the process's own. */
   readonly now?: () => number;
 };
@@ -62,6 +66,8 @@ const NOBODY = '';
 export class MemoryStore implements Store {
   readonly queue: MemoryQueue;
   readonly #now: () => number;
+  readonly #process: string;
+  readonly #revocations = new Revocations();
   readonly #flights = new Registry<Flight>();
   readonly #past: MemoryPast;
   readonly #relay: MemoryRelay | null;
@@ -78,11 +84,15 @@ export class MemoryStore implements Store {
     this.#past = new MemoryPast(options.budget);
     this.#relay = options.relay ?? null;
     this.#now = options.now ?? (() => performance.now());
-    this.queue = new MemoryQueue(this.#now);
+    this.#process = options.processId ?? newProcessId();
+    this.queue = new MemoryQueue(this.#now, this.#process, this.#revocations);
   }
 
-  /** Nobody else has this memory, so that no key has another name here. */
-  async claim(request: ClaimRequest): Promise<ClaimResult> {
+  /**
+   * Nobody else has this memory, so that no key has another name here. `leader`: the process that asks, where that is
+   * another one.
+   */
+  async claim(request: ClaimRequest, leader = this.#process): Promise<ClaimResult> {
     this.#assertOpen();
     const now = this.#now();
     const there = this.#there(request, now);
@@ -91,7 +101,7 @@ export class MemoryStore implements Store {
       if (this.#elected.has(request.after)) return { kind: 'late' };
       this.#elected.set(request.after, now + ELECTION_MS);
     }
-    return { kind: 'leader', lease: this.#lead(request, now), expects: this.#marks.expects(request.key, now) };
+    return { kind: 'leader', lease: this.#lead(request, leader, now), expects: this.#marks.expects(request.key, now) };
   }
 
   async look(request: ClaimRequest): Promise<Looked> {
@@ -125,6 +135,14 @@ export class MemoryStore implements Store {
     if (unlessAwaited && isAwaited(flight)) return 'awaited';
     this.#end(flight, { kind: 'failed', election: flight.election });
     return 'held';
+  }
+
+  watch(lease: Lease, holder: LeaseHolder): void {
+    this.#revocations.watch(lease, holder);
+  }
+
+  unwatch(lease: Lease): void {
+    this.#revocations.unwatch(lease);
   }
 
   async relay(lease: Lease, piece: Piece): Promise<Held> {
@@ -179,6 +197,7 @@ export class MemoryStore implements Store {
       const ending = endingAs(as, flight.election);
       this.#past.keep(flight.origin, ending, null, keepMsOf(as), now);
       this.#end(flight, ending);
+      this.#revocations.tell(flight.origin.flight);
     }
     return 'settled';
   }
@@ -280,12 +299,12 @@ export class MemoryStore implements Store {
     return flight !== null && isOf(flight.origin, lease) ? flight : null;
   }
 
-  #lead(request: ClaimRequest, now: number): Lease {
+  #lead(request: ClaimRequest, leader: string, now: number): Lease {
     const { key, flight, leaseMs, election, fingerprint, holdMs, route, material } = request;
     this.#fence += 1;
     const fence = this.#fence;
     this.#flights.set(key, {
-      origin: { key, flight, fence, fingerprint, holdMs, route, startedAt: now },
+      origin: { key, flight, fence, fingerprint, holdMs, route, leader, startedAt: now },
       election,
       leaseEndsAt: now + leaseMs,
       uncollected: 0,

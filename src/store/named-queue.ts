@@ -10,7 +10,7 @@ import { createHash } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import type { Held, Lease, Settlement } from '../core/claim.js';
 import { Registry } from '../core/roster.js';
-import type { WaitOptions } from './leases.js';
+import type { LeaseHolder, WaitOptions } from './leases.js';
 import type { Entered, NoTurn, PlaceRequest, Queue, Turn } from './queue.js';
 import { StoreUnavailable } from './store.js';
 
@@ -77,6 +77,15 @@ export class NamedQueue implements Queue {
     // Nobody waits for a turn's settlement: a queue has nothing that could be awaited.
     const all = this.#partsOf(lease).map((part) => this.#queue.release(part, options));
     return both(await Promise.all(all));
+  }
+
+  /** With one of its turns the whole is lost, and that the holder is told for another one says nothing new. */
+  watch(lease: Lease, holder: LeaseHolder): void {
+    for (const part of this.#partsOf(lease)) this.#queue.watch(part, holder);
+  }
+
+  unwatch(lease: Lease): void {
+    for (const part of this.#partsOf(lease)) this.#queue.unwatch(part);
   }
 
   /** The place that is next was taken already; those behind it are entered one after the other. */

@@ -12,12 +12,13 @@ import type { ClaimResult, FlightRef, Held, Lease, Purged, Settlement, TakenKey 
 import { Registry } from '../core/roster.js';
 import { Channel } from './channel.js';
 import { decodeSettlement, encodeSettlement } from './codec.js';
-import type { Leases, WaitOptions } from './leases.js';
+import type { LeaseHolder, Leases, WaitOptions } from './leases.js';
 import { fromMachineMs } from './machine-clock.js';
 import { ParentReading } from './parent-reading.js';
-import type { Half, Note, PlainFlight, PlainLease, PlainSettleAs, Question, Told } from './questions.js';
+import type { Half, Note, PlainFlight, PlainLease, PlainSettleAs, Question, Revoked, Told } from './questions.js';
 import type { Entered, NoTurn, PlaceRequest, Queue, Turn } from './queue.js';
 import type { Piece, PieceReader, Reading, StillRead } from './relay.js';
+import { Revocations } from './revocations.js';
 import {
   type ClaimRequest,
   type FlightStanding,
@@ -42,6 +43,7 @@ export class ParentStore implements Store {
   readonly queue: Queue;
   readonly #channel: Channel;
   readonly #listening = new Registry<Listening>();
+  readonly #revocations = new Revocations();
   #lastId = 0;
   #gone: StoreUnavailable | null = null;
   #closing = false;
@@ -49,7 +51,7 @@ export class ParentStore implements Store {
   /** `onGone`: the parent has ended the channel, and nothing can be asked any more. */
   constructor(stream: Duplex, onGone: () => void = () => {}) {
     this.#channel = new Channel(stream, {
-      onFrame: (head, bytes) => this.#onFrame(head as Told, bytes),
+      onFrame: (head, bytes) => this.#onFrame(head as Told | Revoked, bytes),
       onClosed: () => {
         this.#leave(new StoreUnavailable(this.#closing ? 'the store is closed' : 'the parent process is gone'));
         if (!this.#closing) onGone();
@@ -90,6 +92,14 @@ export class ParentStore implements Store {
   readonly renew = this.#leases('claims').renew;
   readonly complete = this.#leases('claims').complete;
   readonly release = this.#leases('claims').release;
+
+  watch(lease: Lease, holder: LeaseHolder): void {
+    this.#revocations.watch(lease, holder);
+  }
+
+  unwatch(lease: Lease): void {
+    this.#revocations.unwatch(lease);
+  }
 
   async settled(flight: FlightRef, { signal }: WaitOptions): Promise<Settlement> {
     const left = signal.aborted;
@@ -173,6 +183,8 @@ export class ParentStore implements Store {
         const question = { kind: 'release', of, lease: plain(lease), unlessAwaited } as const;
         return (await this.#ask(question)).value as Held | 'awaited';
       },
+      watch: (lease, holder) => this.watch(lease, holder),
+      unwatch: (lease) => this.unwatch(lease),
     };
   }
 
@@ -235,8 +247,9 @@ export class ParentStore implements Store {
     return String(this.#lastId);
   }
 
-  #onFrame(told: Told, bytes: Buffer): void {
-    this.#listening.get(told.id)?.onTold(told, bytes);
+  #onFrame(told: Told | Revoked, bytes: Buffer): void {
+    if (told.kind === 'revoked') this.#revocations.tell(told.flight);
+    else this.#listening.get(told.id)?.onTold(told, bytes);
   }
 
   #leave(reason: StoreUnavailable): void {

@@ -72,5 +72,8 @@ export type Told = { readonly id: string } & (
   | { readonly kind: 'lost' }
 );
 
+/** From the parent, unasked: an operator's word has ended a flight, or a turn, that the worker has. */
+export type Revoked = { readonly kind: 'revoked'; readonly flight: string };
+
 /** How much of a reading may be under way and not yet taken. */
 export const WINDOW_BYTES = 512 * 1_024;

@@ -5,7 +5,7 @@
  */
 
 import type { Held, Lease, Settlement } from '../core/claim.js';
-import type { WaitOptions } from './leases.js';
+import type { LeaseHolder, WaitOptions } from './leases.js';
 import type { Entered, NoTurn, PlaceRequest, Queue, Turn } from './queue.js';
 import type { RedisQueue } from './redis-queue.js';
 import type { RedisReplicas } from './redis-replicas.js';
@@ -37,6 +37,14 @@ export class ConfirmedQueue implements Queue {
 
   release(lease: Lease): Promise<Held> {
     return this.#queue.release(lease);
+  }
+
+  watch(lease: Lease, holder: LeaseHolder): void {
+    this.#queue.watch(lease, holder);
+  }
+
+  unwatch(lease: Lease): void {
+    this.#queue.unwatch(lease);
   }
 
   async #confirmed<T extends Entered>(result: T): Promise<T> {

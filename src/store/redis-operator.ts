@@ -13,6 +13,7 @@ import type { RedisNames } from './redis-names.js';
 import type { RedisQueue } from './redis-queue.js';
 import type { AskSmall, RedisRoute } from './redis-route.js';
 import { takenAmong } from './redis-taken.js';
+import type { Revocations } from './revocations.js';
 import type { SealedPlace } from './sealing.js';
 import { type FlightStanding, type SettleAs, StoreUnavailable, type TakenOptions } from './store.js';
 
@@ -24,6 +25,7 @@ export type RedisOperatorOptions = {
   readonly names: RedisNames;
   readonly frames: Frames;
   readonly turns: Pick<RedisQueue, 'free'>;
+  readonly revocations: Revocations;
 };
 
 const NOTHING = Buffer.alloc(0);
@@ -40,6 +42,14 @@ export class RedisOperator {
   }
 
   async settle(key: string, as: SettleAs, only: string | null): Promise<'settled' | 'absent' | 'other'> {
+    const settled = await this.#settle(key, as, only);
+    // A server writes pushes in the turn of the script, but behind its answer: the answer to a later question is behind
+    // both, so that the leader's process has its push before whoever has this answer can ask it again.
+    if (settled === 'settled') await this.#options.ask(key, (client) => client.ping());
+    return settled;
+  }
+
+  async #settle(key: string, as: SettleAs, only: string | null): Promise<'settled' | 'absent' | 'other'> {
     const { ask, names, turns } = this.#options;
     if (!names.isKey(key)) return 'absent';
     for (let i = 0; i < SETTLE_TRIES; i += 1) {
@@ -96,7 +106,7 @@ export class RedisOperator {
     as: SettleAs,
     only: 'any' | 'unknown',
   ): Promise<'settled' | 'absent' | 'other'> {
-    const { ask, names, frames } = this.#options;
+    const { ask, names, frames, revocations } = this.#options;
     const { key, flight } = place;
     const frame = as.kind === 'free' ? NOTHING : frames.encode(as, place);
     const answer = await ask(
@@ -116,7 +126,11 @@ export class RedisOperator {
       frame.length / BYTES_PER_MS,
     );
     const settled = answered(answer);
-    if (settled === 1) return 'settled';
+    if (settled === 1) {
+      // Led here, it is over before the asker has the answer, whether pushes are heard or not.
+      revocations.tell(flight);
+      return 'settled';
+    }
     if (answer.kind === 'answered' && answer.repeated) throw new StoreUnavailable('the answer of the store was lost');
     return settled === 0 ? 'absent' : 'other';
   }

@@ -340,8 +340,8 @@ function nameOf({ key, leaseMs }: { readonly key: string; readonly leaseMs: numb
   return `${leaseMs} ${key}`;
 }
 
-/** The turn that a promise has become: the token is this process's own note of until when it may count on it. */
+/** The turn that a promise has become: the token begins with this process's own note of until when it may count on it. */
 export function turnBy({ key, flight, leaseMs }: PlaceRequest, fence: string, token: string): Turn {
   const lease = { key, flight, fence: Number(fence), leaseMs, material: null };
-  return { kind: 'turn', lease, claimedAtMs: Number(token) - leaseMs };
+  return { kind: 'turn', lease, claimedAtMs: Number.parseInt(token, 10) - leaseMs };
 }

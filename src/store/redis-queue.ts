@@ -7,7 +7,7 @@
 
 import { performance } from 'node:perf_hooks';
 import type { Held, Lease, Settlement } from '../core/claim.js';
-import type { WaitOptions } from './leases.js';
+import type { LeaseHolder, WaitOptions } from './leases.js';
 import type { Entered, NoTurn, PlaceRequest, Queue, Turn } from './queue.js';
 import type { ScriptedRedis } from './redis-client.js';
 import { type Answer, answered, heldOrLost } from './redis-link.js';
@@ -15,6 +15,7 @@ import type { RedisNames } from './redis-names.js';
 import type { Owed } from './redis-owed.js';
 import { type EnteredPlace, type Looked, Places, turnBy } from './redis-places.js';
 import type { AskSmall } from './redis-route.js';
+import type { Revocations } from './revocations.js';
 import { StoreUnavailable } from './store.js';
 
 export type RedisQueueOptions = {
@@ -22,6 +23,7 @@ export type RedisQueueOptions = {
   readonly owed: Owed;
   readonly names: RedisNames;
   readonly process: string;
+  readonly revocations: Revocations;
 };
 
 /** How long a question that was given up may be under way and still be turned away. */
@@ -74,6 +76,14 @@ export class RedisQueue implements Queue {
     return this.complete(lease, { kind: 'failed', election: 0 }, 0);
   }
 
+  watch(lease: Lease, holder: LeaseHolder): void {
+    this.#options.revocations.watch(lease, holder);
+  }
+
+  unwatch(lease: Lease): void {
+    this.#options.revocations.unwatch(lease);
+  }
+
   /** Frees, by an operator's word, the turn of a flight, or with null every turn whose outcome is unknown. */
   async free(key: string, flight: string | null): Promise<'settled' | 'absent' | 'other'> {
     const answer = await this.#ask(key, '', 'free', flight ?? '');
@@ -81,6 +91,8 @@ export class RedisQueue implements Queue {
     if (freed !== 1 && answer.kind === 'answered' && answer.repeated) {
       throw new StoreUnavailable('the answer of the store was lost');
     }
+    // Led here, it is over before the asker has the answer, whether pushes are heard or not.
+    if (freed === 1 && flight !== null) this.#options.revocations.tell(flight);
     return freed === 1 ? 'settled' : freed === 2 ? 'other' : 'absent';
   }
 
@@ -109,7 +121,7 @@ export class RedisQueue implements Queue {
       flight,
       this.#options.process,
       Math.ceil(leaseMs),
-      tokenOf(askedAtMs, leaseMs),
+      this.#tokenOf(askedAtMs, leaseMs),
       Math.ceil(holdMs),
       route,
       concurrency,
@@ -137,7 +149,7 @@ export class RedisQueue implements Queue {
 
   async #look(key: string, leaseMs: number, places: readonly PlaceRequest[]): Promise<Looked | null> {
     const members = places.map((request) => this.#memberOf(request));
-    const token = tokenOf(performance.now(), leaseMs);
+    const token = this.#tokenOf(performance.now(), leaseMs);
     const answer = await this.#ask(key, '', 'look', this.#options.process, Math.ceil(leaseMs), token, ...members);
     if (answer.kind !== 'answered') return null;
     const [kind, value, ...each] = answer.value as readonly [Buffer, number, ...Buffer[]];
@@ -164,6 +176,11 @@ export class RedisQueue implements Queue {
   /** The place as it stands on the server. */
   #memberOf({ flight, leaseMs, holdMs, route }: PlaceRequest): string {
     return `${flight} ${this.#options.process}/${Math.ceil(leaseMs)} ${Math.ceil(holdMs)} ${route}`;
+  }
+
+  /** Until when (monotonic, ms) a lease that is asked for now may be counted on, by whom. Rounded down: late is lost. */
+  #tokenOf(askedAtMs: number, leaseMs: number): string {
+    return `${Math.floor(askedAtMs + leaseMs)}@${this.#options.process}`;
   }
 
   #askLeave(
@@ -198,9 +215,4 @@ export class RedisQueue implements Queue {
       ...rest,
     );
   }
-}
-
-/** Monotonic time (ms) until which a lease that is asked for now may be counted on. Rounded down: late is lost. */
-function tokenOf(askedAtMs: number, leaseMs: number): string {
-  return String(Math.floor(askedAtMs + leaseMs));
 }

@@ -37,7 +37,7 @@ function nowMsOf(time: unknown): number {
   return Number(seconds) * 1_000 + Number(micros) / 1_000;
 }
 
-const FIELDS = ['s', 'f', 'n', 't', 'r', 'c', 'l', 'h'] as const;
+const FIELDS = ['s', 'f', 'n', 't', 'r', 'c', 'l', 'h', 'p'] as const;
 /** Commands for each key. */
 const EACH = 3;
 
@@ -73,7 +73,7 @@ async function takenTurns(client: ScriptedRedis, keys: readonly string[], names:
 }
 
 function turnOf(key: string, flight: string, nowMs: number, turn: string, waiting: number): TakenKey {
-  const [state, fence, endUs, beganUs, holdMs, , route = ''] = turn.split(' ');
+  const [state, fence, endUs, beganUs, holdMs, token = '', route = ''] = turn.split(' ');
   const leaseLeftMs = Number(endUs) / 1_000 - nowMs;
   const lapsed = state === 'f' && leaseLeftMs <= 0;
   return {
@@ -82,6 +82,7 @@ function turnOf(key: string, flight: string, nowMs: number, turn: string, waitin
     route,
     state: state === 'u' || lapsed ? 'unknown' : 'in-flight',
     fence: Number(fence),
+    leader: token.split('@')[1] ?? null,
     ageMs: Math.max(0, Math.floor(nowMs - Number(beganUs) / 1_000)),
     leftMs: Math.floor(lapsed ? leaseLeftMs + Number(holdMs) : leaseLeftMs),
     waiting,
@@ -95,7 +96,7 @@ function takenKey(
   leftMs: number,
   names: readonly string[],
 ): TakenKey | null {
-  const [recorded, flight, fence, beganUs, route, completedUs, leaseEndUs, holdMs] = values;
+  const [recorded, flight, fence, beganUs, route, completedUs, leaseEndUs, holdMs, leader] = values;
   if (recorded == null || leftMs <= 0) return null;
   const leaseLeftMs = Number(leaseEndUs) / 1_000 - nowMs;
   const inFlight = recorded === 'f' && leaseLeftMs > 0;
@@ -107,6 +108,7 @@ function takenKey(
     route: route ?? '',
     state: inFlight ? 'in-flight' : kept ? 'kept' : 'unknown',
     fence: Number(fence),
+    leader: leader ?? null,
     ageMs: Math.max(0, Math.floor(nowMs - Number(kept ? completedUs : beganUs) / 1_000)),
     leftMs: inFlight ? Math.floor(leaseLeftMs) : leftMs,
     waiting: inFlight ? names.filter((name) => name.startsWith('w:')).length : 0,

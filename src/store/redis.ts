@@ -21,8 +21,9 @@ import type {
 } from '../core/claim.js';
 import { newFlightId } from '../core/claim.js';
 import { Frames } from './frames.js';
-import type { WaitOptions } from './leases.js';
+import type { LeaseHolder, WaitOptions } from './leases.js';
 import { NamedQueue } from './named-queue.js';
+import { newProcessId } from './process-id.js';
 import type { Queue } from './queue.js';
 import { type Audit, auditOf, look } from './redis-audit.js';
 import { BYTES_PER_MS, GRACE_MS, INLINE_BYTES, wholeMs } from './redis-bounds.js';
@@ -41,6 +42,7 @@ import { RedisReplicas } from './redis-replicas.js';
 import { type AskSmall, pushLink, type RedisRoute, type RouteOptions, type Run, SingleRoute } from './redis-route.js';
 import { type Looked, Waits } from './redis-waits.js';
 import type { Piece, PieceReader, Reading, StillRead } from './relay.js';
+import { Revocations } from './revocations.js';
 import { claimUnderAllNames, lookUnderAllNames } from './rotation.js';
 import {
   type ClaimRequest,
@@ -62,7 +64,7 @@ export type RedisStoreOptions = {
   readonly waitReplicas?: number;
   /** What responses are sealed with: by the first, opened by all. Default: none, and nothing is sealed. */
   readonly secrets?: readonly string[];
-  /** Names this process's channel; unique among all gateways. Default: random. */
+  /** Names this process and its channel; unique among all gateways, a word without `@`. Default: host, process number and a random part. */
   readonly processId?: string;
   /** Told about outages. Default: nobody is. */
   readonly log?: StoreLog;
@@ -79,6 +81,8 @@ const AUDIT_MS = 1_000;
 const AUDIT_AFTER_MS = 20;
 /** No process has this name. */
 const NOBODY = '-';
+/** Marker of a push that says that a lease is lost (settle.lua, queue.lua). */
+const LOST = 'l'.charCodeAt(0);
 /** How long `open` waits for the first connection. */
 const OPEN_MS = 2_000;
 
@@ -97,6 +101,7 @@ export class RedisStore implements Store {
   #bulkBytes = 0;
   readonly #servers: RedisServers['kind'];
   readonly #waits: Waits;
+  readonly #revocations = new Revocations((lease) => this.#relay.ended(lease));
   readonly queue: Queue;
   readonly #turns: RedisQueue;
   readonly #waitReplicas: number;
@@ -120,7 +125,7 @@ export class RedisStore implements Store {
 
   constructor(options: RedisStoreOptions) {
     this.#names = new RedisNames(options.prefix ?? 'oneflight');
-    this.#process = options.processId ?? newFlightId();
+    this.#process = options.processId ?? newProcessId();
     this.#timeoutMs = options.commandTimeoutMs ?? 250;
     this.#log = options.log ?? (() => {});
     this.#frames = new Frames(options.secrets ?? []);
@@ -180,9 +185,7 @@ export class RedisStore implements Store {
         this.#relay.listening();
       },
     });
-    this.#pushes.client.on('messageBuffer', (_channel: Buffer, message: Buffer) => {
-      if (!this.#turns.push(message) && !this.#relay.push(message)) this.#waits.push(message);
-    });
+    this.#pushes.client.on('messageBuffer', (_channel: Buffer, message: Buffer) => this.#onPush(message));
     this.#relay = new RedisRelay({
       ask: (key, run, bytes) => this.#askBulk(key, run, bytes),
       frames: this.#frames,
@@ -196,12 +199,18 @@ export class RedisStore implements Store {
       owed: this.#owed,
       names: this.#names,
       process: this.#process,
+      revocations: this.#revocations,
     });
     this.queue = new NamedQueue(
       this.#replicas === null ? this.#turns : new ConfirmedQueue(this.#turns, this.#replicas),
     );
     const walk = { ask, primaries: () => this.#commands.primaries(), timeoutMs: this.#timeoutMs, names: this.#names };
-    this.#operator = new RedisOperator({ ...walk, frames: this.#frames, turns: this.#turns });
+    this.#operator = new RedisOperator({
+      ...walk,
+      frames: this.#frames,
+      turns: this.#turns,
+      revocations: this.#revocations,
+    });
     this.#purge = new RedisPurge(walk);
   }
 
@@ -239,8 +248,8 @@ export class RedisStore implements Store {
           // The server takes whole milliseconds only.
           Math.ceil(leaseMs),
           election,
-          join ? this.#process : '',
-          registration,
+          this.#process,
+          join ? registration : '',
           request.fingerprint,
           Math.ceil(request.holdMs),
           request.route,
@@ -399,6 +408,14 @@ export class RedisStore implements Store {
     return heldOrLost(answer);
   }
 
+  watch(lease: Lease, holder: LeaseHolder): void {
+    this.#revocations.watch(lease, holder);
+  }
+
+  unwatch(lease: Lease): void {
+    this.#revocations.unwatch(lease);
+  }
+
   relay(lease: Lease, piece: Piece): Promise<Held> {
     return this.#relay.relay(lease, piece);
   }
@@ -475,6 +492,11 @@ export class RedisStore implements Store {
     await this.#subscribing;
     if (this.#closed) return;
     await Promise.all([this.#commands.open(), this.#bulk.open(), this.#confirmations?.open()]);
+  }
+
+  #onPush(message: Buffer): void {
+    if (message[0] === LOST) this.#revocations.tell(message.toString('latin1', 2, 2 + (message[1] ?? 0)));
+    else if (!this.#turns.push(message) && !this.#relay.push(message)) this.#waits.push(message);
   }
 
   /** A push was missed: is the line that brings them dead without having said so? */

@@ -12,8 +12,9 @@ import { Registry } from '../core/roster.js';
 import { Channel } from './channel.js';
 import { decodeSettlement, encodeSettlement } from './codec.js';
 import { Holdings } from './holdings.js';
-import type { Leases } from './leases.js';
+import type { LeaseHolder, Leases } from './leases.js';
 import { toMachineMs } from './machine-clock.js';
+import type { MemoryStore } from './memory.js';
 import {
   type Asked,
   type Half,
@@ -21,12 +22,13 @@ import {
   type PlainLease,
   type PlainSettleAs,
   type Question,
+  type Revoked,
   type Told,
   WINDOW_BYTES,
 } from './questions.js';
 import type { Entered, NoTurn, Turn } from './queue.js';
 import type { Piece } from './relay.js';
-import type { Looked, SettleAs, Store } from './store.js';
+import type { Looked, SettleAs } from './store.js';
 
 /** The value goes into the head; the bytes beside it. */
 type Answer = { readonly value: unknown; readonly bytes?: Buffer };
@@ -37,8 +39,10 @@ type Open = { readonly end: AbortController; readonly taken: (bytes: number) => 
 /** For a store in memory, to which polls say nothing new. */
 const WITHOUT_POLL_MS = 3_600_000;
 
-export class StoreServer {
-  readonly #store: Store;
+export class StoreServer implements LeaseHolder {
+  readonly #store: MemoryStore;
+  /** What the worker is called as the leader of its flights. */
+  readonly #worker: string;
   readonly #channel: Channel;
   readonly #holdings = new Holdings();
   /** Waits and readings, by the id of their question. */
@@ -49,8 +53,9 @@ export class StoreServer {
    */
   readonly closed: Promise<number>;
 
-  constructor(store: Store, stream: Duplex) {
+  constructor(store: MemoryStore, stream: Duplex, worker: string) {
     this.#store = store;
+    this.#worker = worker;
     let onClosed = () => {};
     this.closed = new Promise<void>((resolve) => {
       onClosed = resolve;
@@ -64,6 +69,13 @@ export class StoreServer {
   /** Ends the channel: the worker has no store from then on. */
   close(): void {
     this.#channel.close();
+  }
+
+  /** One of the worker's flights or turns is over, and nothing that it holds. */
+  revoked(lease: Lease): void {
+    this.#holdings.ended(lease);
+    // The operator's answer must not be faster: whoever has it may ask the worker again.
+    this.#channel.sendNow({ kind: 'revoked', flight: lease.flight } satisfies Revoked);
   }
 
   #giveUp(): Promise<number> {
@@ -104,33 +116,34 @@ export class StoreServer {
     switch (question.kind) {
       case 'claim': {
         const request = { ...question.request, material: null, others: [] };
-        const result = await store.claim(request);
+        const result = await store.claim(request, this.#worker);
         this.#holdings.claimed(request, result);
+        if (result.kind === 'leader') store.watch(result.lease, this);
         return plainClaim(result);
       }
       case 'look':
         return plainClaim(await store.look({ ...question.request, material: null, others: [] }));
       case 'renew': {
         const lease = whole(question.lease);
-        return { value: this.#unlessLost(lease, await this.#leases(question.of).renew(lease)) };
+        return { value: this.#unlessLost(question.of, lease, await this.#leases(question.of).renew(lease)) };
       }
       case 'complete': {
         const lease = whole(question.lease);
         const settlement = decodeSettlement(bytes);
         const held = await this.#leases(question.of).complete(lease, settlement, question.keepMs);
-        this.#holdings.ended(lease);
+        this.#ended(question.of, lease);
         return { value: held };
       }
       case 'release': {
         const lease = whole(question.lease);
         const { unlessAwaited } = question;
         const held = await this.#leases(question.of).release(lease, { unlessAwaited });
-        if (held !== 'awaited') this.#holdings.ended(lease);
+        if (held !== 'awaited') this.#ended(question.of, lease);
         return { value: held };
       }
       case 'relay': {
         const lease = whole(question.lease);
-        return { value: this.#unlessLost(lease, await store.relay(lease, { index: question.index, bytes })) };
+        return { value: this.#unlessLost('claims', lease, await store.relay(lease, { index: question.index, bytes })) };
       }
       case 'relay-on': {
         const { index, dropBefore } = question;
@@ -140,8 +153,9 @@ export class StoreServer {
       case 'settled':
         return plainSettlement(await this.#settled(id, question.flight, question.left));
       case 'enter': {
-        const result = await store.queue.enter(question.request);
+        const result = await store.queue.enter(question.request, this.#worker);
         this.#holdings.queued(question.request, result);
+        if (result.kind === 'turn') store.queue.watch(result.lease, this);
         return { value: onMachineClock(result) };
       }
       case 'turn':
@@ -150,7 +164,7 @@ export class StoreServer {
         return { value: await store.settle(question.key, wholeAs(question.as, bytes), question.flight) };
       case 'settle-unknown': {
         const { key, flight, as } = question;
-        return { value: await store.settleUnknown(key, flight, wholeAs(as, bytes), null) };
+        return { value: await store.settleUnknown(key, flight, wholeAs(as, bytes)) };
       }
       case 'standing':
         return { value: await store.standing(question.key, question.flight) };
@@ -169,9 +183,14 @@ export class StoreServer {
     return half === 'claims' ? this.#store : this.#store.queue;
   }
 
-  #unlessLost(lease: Lease, held: string): string {
-    if (held === 'lost') this.#holdings.ended(lease);
+  #unlessLost(half: Half, lease: Lease, held: string): string {
+    if (held === 'lost') this.#ended(half, lease);
     return held;
+  }
+
+  #ended(half: Half, lease: Lease): void {
+    this.#leases(half).unwatch(lease);
+    this.#holdings.ended(lease);
   }
 
   #settled(id: string, plain: PlainFlight, left: boolean): Promise<Settlement> {
@@ -187,6 +206,7 @@ export class StoreServer {
       return result;
     } finally {
       this.#holdings.told(request, result);
+      if (result?.kind === 'turn') this.#store.queue.watch(result.lease, this);
     }
   }
 

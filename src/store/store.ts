@@ -30,6 +30,7 @@
  *   nothing: a claim that comes later finds what it would have found.
  * - `purge` removes only what answers later claims, compared in the same step; a flight and an unknown outcome stay. Those
  *   variants of the key (`Vary`) that are not taken go with it, each in a step of its own.
+ * - Who leads is told by a push when `settle` ends its flight, from whatever process; should the push be lost, by its renewal.
  * - `settleUnknown` acts only while the key is held by the unknown outcome of that very flight, compared in the same step.
  */
 

@@ -22,6 +22,7 @@ import type { Admin, Readiness } from '../server/admin.js';
 import { Certificate } from '../server/certificate.js';
 import { MemoryStore } from '../store/memory.js';
 import { MemoryRelay } from '../store/memory-relay.js';
+import { newProcessId } from '../store/process-id.js';
 import type { Store } from '../store/store.js';
 import { StoreServer } from '../store/store-server.js';
 import { Crew } from './crew.js';
@@ -141,7 +142,7 @@ class Parent {
     this.#figures.began(idOf(worker));
     const stream = worker.storeStream;
     if (stream !== null) {
-      const { closed } = new StoreServer(this.#memory, stream);
+      const { closed } = new StoreServer(this.#memory, stream, newProcessId(worker.pid));
       void closed.then((flights) => {
         if (flights > 0)
           log.warn({ worker: number, workerPid: worker.pid, flights }, 'flights of a worker ended as unknown');

@@ -19,6 +19,8 @@ function queueWith(real: Queue, changes: Partial<Queue>): { queue: Queue } {
     renew: (lease) => real.renew(lease),
     complete: (lease, settlement, keepMs) => real.complete(lease, settlement, keepMs),
     release: (lease, options) => real.release(lease, options),
+    watch: (lease, holder) => real.watch(lease, holder),
+    unwatch: (lease) => real.unwatch(lease),
     ...changes,
   };
   return { queue };

@@ -10,7 +10,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { type ClaimResult, type FlightRef, type Lease, newFlightId, type Settlement } from '../../src/core/claim.js';
 import type { SharedResponse } from '../../src/core/sharing.js';
+import type { LeaseHolder, Leases } from '../../src/store/leases.js';
 import type { ClaimRequest, SettleAs, Store } from '../../src/store/store.js';
+import { eventually } from '../support/gate.js';
 
 /** Makes `count` open stores over one backend, as that many processes would; the test's end closes them. */
 export type StoreFactory = (test: Test, count: number) => Promise<readonly Store[]>;
@@ -104,6 +106,38 @@ export async function claimWhenFree(store: Store, ask: Ask): Promise<ClaimResult
 export async function settle(store: Store, key: string, as: SettleAs): Promise<'settled' | 'absent' | 'other'> {
   const [taken] = (await store.taken({ state: 'any', limit: 1_000_000 })).filter((one) => one.key === key);
   return store.settle(key, as, taken?.flight ?? null);
+}
+
+/** Who has leases, and which of their flights it was told to be over, in that order. */
+export class Told implements LeaseHolder {
+  readonly flights: string[] = [];
+  revoked({ flight }: Lease): void {
+    this.flights.push(flight);
+  }
+}
+
+/**
+ * A leader is told of the end of its flight, each time. `lead` gives the leases of keys, `settle` ends the flight of one
+ * from wherever the test wants it.
+ */
+export async function tellsLeaders(
+  t: Test,
+  leases: Leases,
+  lead: () => Promise<Lease>,
+  settle: (lease: Lease) => Promise<unknown>,
+): Promise<void> {
+  const told = new Told();
+  const heard = (flight: string) => eventually('the leader is told', () => told.flights.includes(flight), PROMPT_MS);
+  const [one, left, late] = [await lead(), await lead(), await lead()];
+  leases.watch(one, told);
+  leases.watch(left, told);
+  leases.unwatch(left);
+  for (const lease of [left, late, one]) await settle(lease);
+  await heard(one.flight);
+  // What was said of the others came before that, or comes as soon: whoever gave its lease back hears nothing of it.
+  leases.watch(late, told);
+  await heard(late.flight);
+  t.same(told.flights, [one.flight, late.flight], 'each once, and one before it was watched');
 }
 
 export function storeContract(name: string, factory: StoreFactory): void {
@@ -890,6 +924,36 @@ async function settling(t: Test, factory: StoreFactory): Promise<void> {
     }
   });
 
+  for (const as of [{ kind: 'free' }, asResponse, { kind: 'not-kept', keepMs: LONG_MS }] as const) {
+    await t.test(`the leader is told when its flight is settled as ${as.kind}, wherever that is`, async (t) => {
+      for (const store of [a, b]) {
+        await tellsLeaders(
+          t,
+          a,
+          () => lead(a, { key: newKey() }),
+          ({ key, flight }) => store.settle(key, as, flight),
+        );
+      }
+    });
+  }
+
+  await t.test(
+    'a leader that is told nothing: of other flights, other keys and words that change nothing',
+    async (t) => {
+      const told = new Told();
+      const [lease, end] = [await lead(a, { key: newKey() }), await lead(a, { key: newKey() })];
+      a.watch(lease, told);
+      a.watch(end, told);
+      t.equal(await b.settle(lease.key, { kind: 'free' }, null), 'other');
+      t.equal(await b.settle(lease.key, { kind: 'free' }, newFlightId()), 'other');
+      t.equal(await b.settleUnknown(lease.key, lease.flight, { kind: 'free' }, lease.material), 'absent');
+      t.equal(await b.settle(end.key, { kind: 'free' }, end.flight), 'settled');
+      await eventually('the other is told', () => told.flights.length > 0, PROMPT_MS);
+      t.same(told.flights, [end.flight]);
+      t.equal(await a.renew(lease), 'held');
+    },
+  );
+
   await t.test('a response for keepMs 0 is for the followers only', async (t) => {
     const key = newKey();
     const lease = await lead(a, { key });
@@ -1016,12 +1080,12 @@ async function reconciling(t: Test, factory: StoreFactory): Promise<void> {
 
 async function listing(t: Test, factory: StoreFactory): Promise<void> {
   const [a, b] = (await factory(t, 2)) as [Store, Store];
-  const all = { state: 'any', limit: 10_000 } as const;
+  const any = { state: 'any', limit: 10_000 } as const;
   const entered = new Map<string, Lease>();
   for (const [state, [, enter]] of Object.entries(STATES)) {
     entered.set(state, await enter(a, { key: newKey(), fingerprint: 'secret', route: `route ${state}` }));
   }
-  const taken = await b.taken(all);
+  const taken = await b.taken(any);
   const found = (state: string) => taken.filter(({ key }) => key === entered.get(state)?.key);
 
   await t.test('every taken key, once, with its flight, route, state and fence and nothing else', async (t) => {
@@ -1033,7 +1097,7 @@ async function listing(t: Test, factory: StoreFactory): Promise<void> {
       t.match(one, { ...named, state: new Map(Object.entries(states)).get(state) ?? 'kept' });
       t.same(
         Object.keys(one ?? {}).sort(),
-        ['ageMs', 'fence', 'flight', 'key', 'leftMs', 'route', 'state', 'waiting'],
+        ['ageMs', 'fence', 'flight', 'key', 'leader', 'leftMs', 'route', 'state', 'waiting'],
         'no content, no fingerprint',
       );
       t.ok(one !== undefined && one.ageMs >= 0 && one.ageMs < 5_000, `${state}: age ${one?.ageMs}`);
@@ -1045,7 +1109,7 @@ async function listing(t: Test, factory: StoreFactory): Promise<void> {
 
   await t.test('what waits for a flight is counted, results are not listed, free keys are gone', async (t) => {
     const key = newKey();
-    const only = async () => (await b.taken(all)).filter((one) => one.key.startsWith(key));
+    const only = async () => (await b.taken(any)).filter((one) => one.key.startsWith(key));
     const lease = await lead(a, { key, leaseMs: 5_000, holdMs: LONG_MS });
     const wait = settled(b, await follow(b, { key }));
     t.match(await only(), [{ state: 'in-flight', waiting: 1 }]);
@@ -1071,10 +1135,31 @@ async function listing(t: Test, factory: StoreFactory): Promise<void> {
     t.equal((await b.taken({ state: 'unknown', limit: 1 })).length, 1);
     t.equal((await b.taken({ state: 'any', limit: 0 })).length, 0);
     await Promise.all(Array.from({ length: 1_200 }, () => lead(a, { key: newKey() })));
-    const many = await b.taken(all);
+    const many = await b.taken(any);
     t.ok(many.length >= 1_200);
     t.equal(new Set(many.map(({ key }) => key)).size, many.length);
     t.equal((await b.taken({ state: 'any', limit: 700 })).length, 700);
+  });
+
+  await t.test('the process that leads, in flight and unknown, is the same for whoever looks', async (t) => {
+    const [byA, byB] = [await lead(a, { key: newKey() }), await lead(b, { key: newKey() })];
+    // Who follows, or asks again, is not who leads.
+    await follow(b, { key: byA.key });
+    await lead(a, { key: byA.key, flight: byA.flight });
+    const seenBy = async (store: Store): Promise<string> => {
+      const all = await store.taken(any);
+      const leaderOf = (key: string | undefined) => all.find((one) => one.key === key)?.leader ?? null;
+      const [ofA, ofB] = [leaderOf(byA.key), leaderOf(byB.key)];
+      t.match(ofA, /^[\w.-]{3,80}$/);
+      t.match(ofB, /^[\w.-]{3,80}$/);
+      t.equal(ofA === ofB, a === b);
+      for (const [state, { key }] of entered) {
+        const taken = all.find((one) => one.key === key);
+        t.equal(taken?.leader, taken?.state === 'kept' ? null : ofA, state);
+      }
+      return `${ofA} ${ofB}`;
+    };
+    t.equal(await seenBy(a), await seenBy(b));
   });
 }
 

@@ -29,10 +29,12 @@ async function startParent(t: Test, mostBytes = 64 * 1_048_576): Promise<Parent>
     port.close();
     await shared.close();
   });
+  let workers = 0;
   const worker = async (): Promise<Worker> => {
     const accepted = once(port, 'connection') as Promise<[Socket]>;
     const socket = dial((port.address() as AddressInfo).port, '127.0.0.1');
-    const server = new StoreServer(shared, (await accepted)[0]);
+    workers += 1;
+    const server = new StoreServer(shared, (await accepted)[0], `worker-${workers}`);
     const made: Worker = {
       store: new ParentStore(socket, () => {
         made.gone = true;

@@ -8,7 +8,7 @@ import t, { type Test } from 'tap';
 import { newFlightId } from '../../src/core/claim.js';
 import type { Entered, NoTurn, PlaceRequest, Turn } from '../../src/store/queue.js';
 import { type Store, StoreUnavailable } from '../../src/store/store.js';
-import { newKey, type StoreFactory } from './contract.js';
+import { newKey, type StoreFactory, tellsLeaders } from './contract.js';
 
 const LONG_MS = 30_000;
 const POLL_MS = 10_000;
@@ -477,6 +477,48 @@ async function operators(t: Test, factory: StoreFactory): Promise<void> {
     await turnOf(b, place);
     t.equal(await a.queue.renew(lease), 'lost');
     t.equal(await c.settle(newKey(), { kind: 'free' }, null), 'absent');
+  });
+
+  await t.test('who has a turn is told when it is freed at work, wherever that is', async (t) => {
+    for (const store of [a, b]) {
+      await tellsLeaders(
+        t,
+        a.queue,
+        async () => (await turnAtOnce(a, { key: newKey() })).lease,
+        ({ key, flight }) => store.settle(key, { kind: 'free' }, flight),
+      );
+    }
+    // A turn that came by a push has the same holder as one that was there at once.
+    await tellsLeaders(
+      t,
+      a.queue,
+      async () => {
+        const key = newKey();
+        const first = await turnAtOnce(b, { key });
+        const place = await placeIn(a, { key });
+        await b.queue.release(first.lease, { unlessAwaited: false });
+        return (await turnOf(a, place)).lease;
+      },
+      ({ key, flight }) => b.settle(key, { kind: 'free' }, flight),
+    );
+  });
+
+  await t.test('each turn is of the process that has it, handed over or not, at work or unknown', async (t) => {
+    const key = newKey();
+    const first = await turnAtOnce(a, { key, holdMs: LONG_MS });
+    const place = await placeIn(b, { key, holdMs: LONG_MS });
+    const leader = async () => (await c.taken({ state: 'any', limit: 100_000 })).find((one) => one.key === key)?.leader;
+    const ofA = await leader();
+    t.match(ofA, /^[\w.-]{3,80}$/);
+    await a.queue.release(first.lease, { unlessAwaited: false });
+    const { lease } = await turnOf(b, place);
+    const ofB = await leader();
+    t.match(ofB, /^[\w.-]{3,80}$/);
+    t.equal(ofA === ofB, a === b);
+    await b.queue.renew(lease);
+    t.equal(await leader(), ofB);
+    await b.queue.complete(lease, UNKNOWN, LONG_MS);
+    t.equal(await leader(), ofB);
   });
 
   await t.test('the end of the store ends every wait', async (t) => {

@@ -18,6 +18,7 @@ import {
   responseWith,
   settle,
   settled,
+  Told,
   waitFor,
 } from './contract.js';
 import { enter, giveBack, placeIn, turnAtOnce, turnOf } from './queue-contract.js';
@@ -307,6 +308,66 @@ t.test('FLUSHALL: the old leader has lost, its followers learn unknown, fences g
   t.ok(next.fence > old.fence);
   t.equal(await leader.complete(old, responseWith(Buffer.from('x')), 0), 'lost');
   t.equal((await follow(leader, { key })).flight, next.flight);
+});
+
+t.test('flights ended by an operator while pushes get lost in silence', async (t) => {
+  const { proxy, store } = await proxied(t);
+  const elsewhere = await open(t);
+  proxy.deafenSubscribers();
+  const told = new Told();
+
+  await t.test("a word given in the leader's own process is heard all the same", async (t) => {
+    const lease = await lead(store, { key: newKey() });
+    const turn = await turnAtOnce(store, { key: newKey() });
+    store.watch(lease, told);
+    store.queue.watch(turn.lease, told);
+    t.equal(await store.settle(lease.key, { kind: 'free' }, lease.flight), 'settled');
+    t.equal(await store.settle(turn.lease.key, { kind: 'free' }, turn.lease.flight), 'settled');
+    t.same(told.flights, [lease.flight, turn.lease.flight]);
+  });
+
+  await t.test('of one given elsewhere the renewal tells', async (t) => {
+    const lease = await lead(store, { key: newKey() });
+    const turn = await turnAtOnce(store, { key: newKey() });
+    t.equal(await elsewhere.settle(lease.key, { kind: 'free' }, lease.flight), 'settled');
+    t.equal(await elsewhere.settle(turn.lease.key, { kind: 'free' }, turn.lease.flight), 'settled');
+    t.equal(await store.renew(lease), 'lost');
+    t.equal(await store.queue.renew(turn.lease), 'lost');
+  });
+});
+
+t.test('flights and turns of an earlier version, which do not say who leads', async (t) => {
+  const prefix = 'earlier';
+  const [a, b] = [await open(t, { prefix }), await open(t, { prefix })];
+  const only = async (key: string) => (await b.taken({ state: 'any', limit: 1_000 })).filter((one) => one.key === key);
+  const [inFlight, unknown] = [await lead(a, { key: newKey() }), await lead(a, { key: newKey() })];
+  for (const { key } of [inFlight, unknown]) await redis.command('HDEL', `${prefix}:{${key}}`, 'p');
+  await a.complete(unknown, { kind: 'unknown', election: 0 }, 30_000);
+  const { lease: turn } = await turnAtOnce(a, { key: newKey() });
+  const turns = `${prefix}:{${turn.key}}:q`;
+  const [state, fence, ends, began, hold, token = '', route] = String(
+    await redis.command('HGET', turns, `h:${turn.flight}`),
+  ).split(' ');
+  const note = token.split('@')[0];
+  await redis.command('HSET', turns, `h:${turn.flight}`, [state, fence, ends, began, hold, note, route].join(' '));
+
+  t.match(await only(inFlight.key), [{ state: 'in-flight', leader: null }]);
+  t.match(await only(unknown.key), [{ state: 'unknown', leader: null }]);
+  t.match(await only(turn.key), [{ state: 'in-flight', route: 'route', leader: null }]);
+  const told = new Told();
+  a.watch(inFlight, told);
+  a.queue.watch(turn, told);
+  for (const { key, flight } of [inFlight, unknown, turn]) {
+    t.equal(await b.settle(key, { kind: 'free' }, flight), 'settled');
+    t.same(await only(key), []);
+  }
+  t.equal(await a.renew(inFlight), 'lost');
+  t.equal(await a.queue.renew(turn), 'lost');
+  const last = await lead(a, { key: newKey() });
+  a.watch(last, told);
+  await b.settle(last.key, { kind: 'free' }, last.flight);
+  await eventually('the last is told', () => told.flights.length > 0);
+  t.same(told.flights, [last.flight], 'of the earlier ones nothing was pushed');
 });
 
 t.test('one channel for a process, however much it waits for', async (t) => {

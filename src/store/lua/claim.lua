@@ -3,7 +3,7 @@
 -- KEYS[1]  the key's record (hash):
 --            s   state: 'f' in flight, 'd' done and kept, 'u' ended with an outcome that nobody knows
 --            f   flight            n  fence            t  start of the flight (us)
---            fp  fingerprint       r  route
+--            fp  fingerprint       r  route            p  the leader's process; not there when an earlier version led
 --          in flight also
 --            e   election          l  end of the lease (us)
 --            h   how long an unknown outcome holds the key after the lease (ms): the record lives until l and h are over
@@ -16,8 +16,9 @@
 -- ARGV[1]  the asker's flight id
 -- ARGV[2]  lease in ms
 -- ARGV[3]  election
--- ARGV[4]  the asker's process id when it wants to wait for somebody else's flight, else ''
--- ARGV[5]  number of this question; each that may register the process has a larger one than those before
+-- ARGV[4]  the asker's process id
+-- ARGV[5]  number of this question, when the process is to be registered for somebody else's flight; each has a larger one
+--          than those before. Else ''
 -- ARGV[6]  fingerprint, may be ''
 -- ARGV[7]  hold in ms; 0: when the lease passes the key is free
 -- ARGV[8]  route
@@ -30,7 +31,7 @@
 --   'L', fence, mark                             the key is the asker's, now or since an earlier try; mark is 1 or 0
 --   'M'                                          another fingerprint has the key; nobody is registered
 --   'F', flight, lease left ms, age ms, election, mark
---                                                somebody else's flight; the process is registered when ARGV[4] is set and
+--                                                somebody else's flight; the process is registered when ARGV[5] is set and
 --                                                there is no mark
 --   'S', flight, frame, age ms, time left ms, length of the frame
 --                                                what is kept: a response, or that there was one; a larger frame than
@@ -76,7 +77,7 @@ if state == 'f' then
     lease()
     return { 'L', record[3], mark }
   end
-  if ARGV[4] ~= '' and mark == 0 then
+  if ARGV[5] ~= '' and mark == 0 then
     redis.call('HDEL', KEYS[1], '')
     redis.call('HSET', KEYS[1], 'w:' .. ARGV[4], ARGV[5])
   end
@@ -114,7 +115,7 @@ if ARGV[9] ~= '' then
   redis.call('SET', KEYS[3], '', 'PX', ARGV[10])
 end
 redis.call('HSET', KEYS[1], 's', 'f', 'f', ARGV[1], 'n', fence, 'e', ARGV[3], 't', fence, 'fp', ARGV[6], 'h', ARGV[7],
-  'r', ARGV[8])
+  'r', ARGV[8], 'p', ARGV[4])
 record[8] = ARGV[7]
 lease()
 return { 'L', fence, redis.call('EXISTS', KEYS[4]) }

@@ -21,7 +21,7 @@
 -- is inline; 'f': it has to be fetched. Here and in the other scripts a push that is refused (ACL) is none, and what was
 -- written stands: polls do for it.
 
-local record = redis.call('HMGET', KEYS[1], 's', 'f', 'n', 'l', 't', 'fp', 'r')
+local record = redis.call('HMGET', KEYS[1], 's', 'f', 'n', 'l', 't', 'fp', 'r', 'p')
 if record[2] ~= ARGV[1] or record[3] ~= ARGV[2] then
   return redis.call('GET', KEYS[2]) == ARGV[3] and 1 or 0
 end
@@ -48,6 +48,10 @@ redis.call('DEL', KEYS[1])
 if keep > 0 then
   redis.call('HSET', KEYS[1], 's', ARGV[8], 'f', ARGV[1], 'n', ARGV[2], 't', record[5], 'fp', record[6],
     'r', record[7], 'c', string.format('%.0f', now), 'b', ARGV[3])
+  -- Who led is worth knowing as long as the outcome is not.
+  if ARGV[8] == 'u' and record[8] then
+    redis.call('HSET', KEYS[1], 'p', record[8])
+  end
   redis.call('PEXPIRE', KEYS[1], ARGV[4])
 end
 if ARGV[9] == '0' then

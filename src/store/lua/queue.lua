@@ -27,13 +27,15 @@
 --   'free', flight or ''                                  by an operator's word: 1 the flight's turn, or every turn whose
 --     outcome is unknown, was freed; 0 there is none; 2 others have turns
 --
--- The token is a process's own note of until when it may count on a lease that it was promised; it comes back with the
--- turn that this promise made. A lease that is given with a turn is the rest of the promise, so that the places of a dead
--- process are passed over, one after the other, within one lease of its death. An offer that is not taken was not used:
--- it is free when it ends, whatever it was to hold.
+-- The token is '<until>@<process>': a process's own note of until when it may count on a lease that it was promised, and
+-- its id; it comes back with the turn that this promise made. Of an earlier version it is the note alone: the id stands
+-- there because those versions read a turn as seven words. A lease that is given with a turn is the rest of the promise,
+-- so that the places of a dead process are passed over, one after the other, within one lease of its death. An offer that
+-- is not taken was not used: it is free when it ends, whatever it was to hold.
 --
 -- Pushes, to processes: 'g', length of the flight id as one byte, flight id, '<fence> <token>': the turn is there.
 -- 'b', length of the key as one byte, key: look again, your places are gone.
+-- 'l', length of the flight id as one byte, flight id: the turn is lost, it was freed by an operator's word.
 --
 -- Numbers above 2^31 are formatted by hand, as in claim.lua. So is the fence made: by the clock, and above the last one.
 
@@ -299,6 +301,10 @@ local function free()
   for flight, turn in pairs(turns) do
     if flight == ARGV[4] or (ARGV[4] == '' and turn.state == 'u') then
       drop(flight)
+      local process = turn.state ~= 'u' and string.match(turn.token, '@(.+)$')
+      if process then
+        redis.pcall('PUBLISH', channel .. process, 'l' .. string.char(#flight) .. flight)
+      end
       freed = true
     else
       others = true

@@ -1,4 +1,5 @@
--- Ends what has the key, by an operator's word or by that of the API, and tells the waiting processes.
+-- Ends what has the key, by an operator's word or by that of the API, and tells the waiting processes and
+-- that of its leader.
 --
 -- KEYS[1]  the key's record
 -- KEYS[2]  the result of the flight that has the key, for waiters that missed the push
@@ -15,10 +16,12 @@
 --
 -- Pushes are those of complete.lua with a frame and those of release.lua without one. A result that is there already
 -- is how the flight ended, and stays what its waiters are told.
+-- To the process that led a flight which had not ended: 'l', length of the flight id as one byte, flight id. Its lease is
+-- lost.
 
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
-local record = redis.call('HMGET', KEYS[1], 's', 'f', 'n', 'l', 'h', 't', 'fp', 'r')
+local record = redis.call('HMGET', KEYS[1], 's', 'f', 'n', 'l', 'h', 't', 'fp', 'r', 'p')
 if not record[1] then
   return 0
 end
@@ -50,6 +53,10 @@ end
 
 redis.call('SET', KEYS[2], frame == '' and 'r' or frame, 'PX', ARGV[5], 'NX')
 local push = string.char(#ARGV[1]) .. ARGV[1]
+-- The leader first: whoever hears of the end and asks its process again is to find it closed.
+if record[1] == 'f' and record[9] then
+  redis.pcall('PUBLISH', ARGV[4] .. record[9], 'l' .. push)
+end
 if frame == '' then
   push = 'r' .. push
 elseif #frame <= tonumber(ARGV[6]) then
