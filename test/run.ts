@@ -18,6 +18,7 @@ type Totals = { readonly passed: number; readonly failed: number; readonly green
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const TAP = 'node_modules/tap/dist/esm/run.mjs';
 const FILE_TIMEOUT_S = 180;
+const LINGERING = new URL('./support/lingering.js', import.meta.url).href;
 /** The last line but one of a run: `# { total: 8, pass: 5, fail: 1, todo: 1, skip: 1 }`; zeros are left out. */
 const TOTALS = /^# \{ total: \d+[^}]*\}$/;
 const { VERBOSE } = process.env;
@@ -43,7 +44,12 @@ const failures: string[] = [];
 
 async function runTap(files: readonly string[], jobs: number): Promise<Totals> {
   if (files.length === 0) return { passed: 0, failed: 0, green: true };
-  const options = ['--disable-coverage', `--jobs=${jobs}`, `--timeout=${FILE_TIMEOUT_S}`];
+  const options = [
+    '--disable-coverage',
+    `--jobs=${jobs}`,
+    `--timeout=${FILE_TIMEOUT_S}`,
+    `--node-arg=--import=${LINGERING}`,
+  ];
   const tap = spawn(process.execPath, [TAP, ...options, ...files], { cwd: ROOT, stdio: ['ignore', 'pipe', 'inherit'] });
   let totals = '';
   let isOfFailure = false;
