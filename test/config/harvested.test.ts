@@ -6,7 +6,7 @@
 import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import t from 'tap';
@@ -34,7 +34,9 @@ function readByEditor(text: string): unknown {
 }
 
 async function harvestOf(file: string, test: string): Promise<Harvested[]> {
-  const env = { ...process.env, HARVEST: file, TAP: '1' };
+  // The same tests may be run at the same time: here they have their folders in one of their own.
+  const own = dirname(file);
+  const env = { ...process.env, HARVEST: file, TAP: '1', TAP_CWD: own };
   await run(process.execPath, ['--import', HOOK, resolve(ROOT, `dist/test/config/${test}.test.js`)], {
     env,
     cwd: ROOT,
