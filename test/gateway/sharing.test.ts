@@ -173,7 +173,11 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
       const post = await flight(`/small/post-${framing}`, () => ({ content, framing }), { method: 'POST' });
       allEqual(t, [post.leader], 200, content.toString());
       t.equal(upstream.count(`/small/post-${framing}`), 1);
-      for (const answer of post.followers) if (!answer.cut) isProblem(t, answer, 'not-shareable');
+      for (const answer of post.followers) {
+        // In the leader's process it may be read as it comes, before it turns out to be too long: then it is theirs as well.
+        const isWhole = framing === 'chunked' && answer.status === 200 && answer.body.equals(content);
+        if (!answer.cut && !isWhole) isProblem(t, answer, 'not-shareable');
+      }
     }
     const just = await flight('/small/just', () => ({ content: Buffer.alloc(64 * 1024, 'y') }), { method: 'POST' });
     t.same(tally([just.leader, ...just.followers]), { [LED]: 1, [COLLAPSED]: 4 }, 'exactly as big as allowed');
