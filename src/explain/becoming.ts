@@ -5,14 +5,15 @@
  * that arrive.
  */
 
-import { type ClaimResult, type FlightRef, newFlightId, type TakenKey } from '../core/claim.js';
+import { type ClaimResult, newFlightId, type TakenKey } from '../core/claim.js';
 import type { BypassReason, ProblemCode } from '../core/outcome.js';
 import { conflictOf, decide, endingOf, repeatStatusOf, waitOf, waits } from '../core/policy.js';
 import { type ClaimPolicy, type KeyedPolicy, keepMsOf, type QueuePolicy } from '../core/rule.js';
-import { type SharedResponse, varyMatches } from '../core/sharing.js';
+import { varyMatches } from '../core/sharing.js';
 import { type NamedKey, variantOf } from '../exchange/judging.js';
 import { statusOf } from '../http/problem.js';
 import { type Looked, type Store, StoreUnavailable } from '../store/store.js';
+import { ANY_RESPONSE, SOMEBODY } from './imagined.js';
 import type { JudgedRequest, Step } from './judged-request.js';
 
 /** What becomes of the request. */
@@ -92,7 +93,13 @@ function claims(policy: KeyedPolicy, method: string): Becomes {
     return { kind: 'claims', ifInFlight: { kind: 'queued', waitMs: policy.waitMs }, ifKept: null, ifOther: null };
   }
   const ttlMs = policy.kind === 'replay' ? policy.keepMs : policy.kind === 'coalesce' ? keepMsOf(policy, method) : 0;
-  const kept: ClaimResult = { kind: 'stored', flight: '', ended: { kind: 'response', response: ANY }, ageMs: 0, ttlMs };
+  const kept: ClaimResult = {
+    kind: 'stored',
+    flight: '',
+    ended: { kind: 'response', response: ANY_RESPONSE },
+    ageMs: 0,
+    ttlMs,
+  };
   const compares = policy.kind === 'replay' && policy.fingerprint !== 'none';
   return {
     kind: 'claims',
@@ -101,17 +108,6 @@ function claims(policy: KeyedPolicy, method: string): Becomes {
     ifOther: compares ? becomesBy(policy, method, { kind: 'mismatch' }) : null,
   };
 }
-
-/** Of a flight and a response that are only imagined. */
-const SOMEBODY: FlightRef = { key: '', flight: '', leaseLeftMs: 0, ageMs: 0, election: 0, material: null };
-const ANY: SharedResponse = {
-  status: 200,
-  reason: '',
-  fields: [],
-  content: Buffer.alloc(0),
-  trailers: [],
-  vary: { names: [], digest: '' },
-};
 
 type Keyed = Step & { readonly kind: 'keyed' };
 

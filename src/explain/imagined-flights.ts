@@ -6,10 +6,11 @@
  * of the log; memory is bounded, and what is forgotten for it is counted.
  */
 
-import type { ClaimResult, FlightRef } from '../core/claim.js';
+import type { ClaimResult } from '../core/claim.js';
 import { decide, keepMsFor } from '../core/policy.js';
 import type { ClaimPolicy, KeyedPolicy, QueuePolicy } from '../core/rule.js';
-import { judge, type SharedResponse } from '../core/sharing.js';
+import { judge } from '../core/sharing.js';
+import { ANY_RESPONSE, SOMEBODY } from './imagined.js';
 import { Recent } from './recent.js';
 
 /** What would have become of a request that has a key. */
@@ -44,16 +45,6 @@ type Flight = {
 
 /** Ends of those who have or will have a turn, the earliest first, and when those who wait begin. */
 type Line = { readonly kind: 'line'; readonly endsMs: readonly number[]; readonly beginsMs: readonly number[] };
-
-const SOMEBODY: FlightRef = { key: '', flight: '', leaseLeftMs: 0, ageMs: 0, election: 0, material: null };
-const RESPONSE: SharedResponse = {
-  status: 200,
-  reason: '',
-  fields: [],
-  content: Buffer.alloc(0),
-  trailers: [],
-  vary: { names: [], digest: '' },
-};
 
 export class ImaginedFlights {
   readonly #keys: Recent<Flight | Line>;
@@ -127,7 +118,7 @@ function claimed({ atMs, fingerprint }: KeyedRequest, flight: Flight | null): Cl
   if (flight.fingerprint !== fingerprint) return { kind: 'mismatch' };
   if (atMs < flight.endsMs) return { kind: 'follower', flight: SOMEBODY, expects: 'shareable' };
   const ttlMs = flight.keptUntilMs - atMs;
-  return { kind: 'stored', flight: '', ended: { kind: 'response', response: RESPONSE }, ageMs: 0, ttlMs };
+  return { kind: 'stored', flight: '', ended: { kind: 'response', response: ANY_RESPONSE }, ageMs: 0, ttlMs };
 }
 
 /** A follower of a flight that ends in time, if its response is for others as well. */

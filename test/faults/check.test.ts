@@ -2,17 +2,8 @@
 
 import t from 'tap';
 import { check } from './check.js';
-import type { Execution, Leftover, Seen, Trouble, View } from './seen.js';
+import { type Execution, type Leftover, NOTHING, type Seen, type Trouble, type View } from './seen.js';
 
-const NOTHING: Seen = {
-  executions: [],
-  views: [],
-  troubles: [],
-  flushesMs: [],
-  deafMs: [],
-  leftovers: [],
-  oddities: [],
-};
 const LED = 'oneflight; fwd=miss; stored';
 const COLLAPSED = 'oneflight; fwd=miss; collapsed';
 const HIT = 'oneflight; hit; ttl=1';

@@ -92,3 +92,14 @@ export type Seen = {
 export function answerText(status: number, content: Buffer): string {
   return `${status} ${content.length} ${createHash('sha256').update(content).digest('base64url').slice(0, 16)}`;
 }
+
+/** Of a schedule in which nobody asked and nothing broke. */
+export const NOTHING: Seen = {
+  executions: [],
+  views: [],
+  troubles: [],
+  flushesMs: [],
+  deafMs: [],
+  leftovers: [],
+  oddities: [],
+};

@@ -9,7 +9,7 @@ import { type RedisServer, startRedis } from '../support/redis.js';
 import { check } from './check.js';
 import { play } from './play.js';
 import { type Schedule, scheduleOf } from './schedule.js';
-import type { Seen } from './seen.js';
+import { NOTHING, type Seen } from './seen.js';
 import { faultOf, pathsOf, shrink } from './shrink.js';
 import { callText, viewText } from './world.js';
 
@@ -95,16 +95,6 @@ export async function runSchedules(schedules: readonly Schedule[], { program, te
 function unplayed(schedule: Schedule, cause: unknown): Verdict {
   return { schedule, seen: NOTHING, violations: [`could not be played: ${cause}`] };
 }
-
-const NOTHING: Seen = {
-  executions: [],
-  views: [],
-  troubles: [],
-  flushesMs: [],
-  deafMs: [],
-  leftovers: [],
-  oddities: [],
-};
 
 /**
  * A shorter schedule that fails alike, and what was seen of it; the same one when none was found in time. Whatever is
