@@ -267,8 +267,9 @@ t.test('a client that moves much is none of these', async (t) => {
       bytes += piece.length;
     });
     if (content !== null) stream.end(content);
-    const closed = new Promise<void>((resolve) => stream.once('close', resolve));
-    return within(LONGEST_MS, 'the end of a stream', closed).then(() => ({ status, bytes }));
+    // Node's client does not always close a stream that was reset, without an error, while it sent.
+    const ended = new Promise<void>((resolve) => stream.once('end', resolve).once('close', resolve));
+    return within(LONGEST_MS, 'the end of a stream', ended).then(() => ({ status, bytes }));
   };
   for (let turn = 0; turn < 4; turn += 1) {
     t.same(await ask({ ':path': '/much' }, null), { status: 200, bytes: MUCH.length });
