@@ -74,7 +74,7 @@ export type RedisStoreOptions = {
 const ELECTION_MS = 120_000;
 /** How long a claim that was given up may be under way and still be turned away. */
 const BAR_MS = 60_000;
-/** Time to fetch a frame of unknown size. */
+/** Time for what nobody's answer waits for: a frame of unknown size, pieces of a response. */
 const FETCH_MS = 2_000;
 /** Time for a look at a server, and how long after a connect it is taken. */
 const AUDIT_MS = 1_000;
@@ -187,7 +187,7 @@ export class RedisStore implements Store {
     });
     this.#pushes.client.on('messageBuffer', (_channel: Buffer, message: Buffer) => this.#onPush(message));
     this.#relay = new RedisRelay({
-      ask: (key, run, bytes) => this.#askBulk(key, run, bytes),
+      ask: (key, run, bytes) => this.#askBulk(key, run, bytes, FETCH_MS),
       frames: this.#frames,
       log: this.#log,
       names: this.#names,
@@ -348,11 +348,12 @@ export class RedisStore implements Store {
     return { kind: 'stored', flight, ended: settlement, ageMs: ageMs as number, ttlMs: ttlMs as number };
   }
 
-  async #askBulk<T>(key: string, run: Run<T>, bytes: number): Promise<Answer<T>> {
+  /** Asks with, or for, so many bytes: within the budget of any command, and what their transfer takes. */
+  async #askBulk<T>(key: string, run: Run<T>, bytes: number, budgetMs = this.#timeoutMs): Promise<Answer<T>> {
     const route = this.#bulk.ready(key) ? this.#bulk : this.#commands;
     this.#bulkBytes += bytes;
     try {
-      return await route.ask(key, run, FETCH_MS + this.#bulkBytes / BYTES_PER_MS);
+      return await route.ask(key, run, budgetMs + this.#bulkBytes / BYTES_PER_MS);
     } finally {
       this.#bulkBytes -= bytes;
     }

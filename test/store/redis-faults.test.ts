@@ -177,11 +177,14 @@ t.test('a stopped server: unavailable within the budget, then at once, then back
   const other = await open(t, { url: server.url, commandTimeoutMs: 2_000 });
   const lost = { key: newKey(), flight: newFlightId(), leaseMs: 60_000 };
   const held = await lead(store, { key: newKey(), leaseMs: 60_000 });
+  const large = await lead(store, { key: newKey() });
+  const response = responseWith(Buffer.alloc(64 * 1_024));
   server.pause();
   const took = await Promise.all([
     ...Array.from({ length: 20 }, () => tookMs(() => t.rejects(claim(store, { key: newKey() }), UNAVAILABLE))),
     tookMs(() => t.rejects(claim(store, lost), UNAVAILABLE)),
     tookMs(() => t.rejects(store.release(held, { unlessAwaited: false }), UNAVAILABLE)),
+    tookMs(() => t.rejects(store.complete(large, response, 60_000), UNAVAILABLE)),
     tookMs(() => t.rejects(store.ping(), UNAVAILABLE)),
   ]);
   t.ok(Math.max(...took) < BUDGET_MS, `longest ${Math.max(...took)} ms`);
