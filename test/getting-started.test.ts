@@ -34,8 +34,12 @@ t.test('getting started', async (t) => {
   };
   const output = await new Promise<string>((done, fail) => {
     const whole = ["trap 'kill $(jobs -p)' EXIT", ...script].join(`\necho '${MARK}'\n`);
-    const shell = execFile('bash', ['--norc', '-c', whole], { cwd: ROOT, env, timeout: 80_000 }, (error, stdout, stderr) =>
-      error === null ? done(stdout) : fail(new Error(`${error.message}\n${stdout}\n${stderr}`)),
+    const shell = execFile(
+      'bash',
+      ['--norc', '-c', whole],
+      { cwd: ROOT, env, timeout: 80_000 },
+      (error, stdout, stderr) =>
+        error === null ? done(stdout) : fail(new Error(`${error.message}\n${stdout}\n${stderr}`)),
     );
     t.teardown(() => shell.kill());
   });
