@@ -7,6 +7,7 @@
 
 import { isDeepStrictEqual } from 'node:util';
 import { fieldLines } from '../core/field-lines.js';
+import { waits } from '../core/policy.js';
 import type { KeyedPolicy, KeyPart, Rule } from '../core/rule.js';
 import { partText } from './request-parts.js';
 import type { Answer } from './send.js';
@@ -45,6 +46,9 @@ export function judgeSame(rule: KeyedRule, pair: Pair, differing: readonly KeyPa
   if (count('leader') === 2) return judgeTwoLeaders(rule, pair, differing);
   if (rule.policy.kind === 'queue') return judgeQueued(roles);
   if (rule.policy.kind === 'reject') return judgeRejected(rule.policy.conflict.status, pair, count('leader') === 1);
+  // Who repeats while the first one is under way is refused as well, unless the rule has it wait.
+  if (rule.policy.kind === 'replay' && !waits(rule.policy) && count('in-flight') > 0)
+    return judgeRejected(409, pair, count('leader') === 1);
   if (!isEqualAnswer(pair)) return fail('the two answers differ in status or content');
   if (count('kept') === 2) return ok('one key: both got the kept response of the first scenario');
   if (count('leader') === 1) return ok(`one leader, one ${count('kept') === 1 ? 'hit' : 'collapsed'}, equal answers`);
@@ -114,7 +118,8 @@ function notApplied(rule: KeyedRule, role: Role): Verdict | null {
     return fail(`no rule was applied (no Cache-Status): \`${rule.name}\` wants ${methods} ${rule.match.path}`);
   }
   if (role.kind === 'bypass') {
-    const parts = rule.policy.key.map((part) => `\`${partText(part)}\``);
+    const required = partsOf(rule).filter((part) => !part.optional);
+    const parts = (required.length > 0 ? required : rule.policy.key).map((part) => `\`${partText(part)}\``);
     const advice = role.detail.startsWith('key-') ? `: does the request have ${parts.join(', ')}?` : '';
     return fail(`forwarded unprotected (${role.detail})${advice}`);
   }

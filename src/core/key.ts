@@ -73,18 +73,9 @@ export function keyOf(policy: KeyedPolicy, view: RequestView, secret: string | n
   const { parts, identity, pointers } = compiledKey(policy);
   const reader = new PartReader(view, pointers);
   const elements: string[] = [];
-  for (const part of parts) {
-    const value = reader.read(part);
-    if (value.kind === 'malformed') return { kind: 'malformed', part: part.label };
-    if (value.kind === 'absent' && !part.optional) return { kind: 'missing', part: part.label };
-    elements.push(value.kind === 'absent' ? ABSENT_ELEMENT : value.element);
-  }
   const callers: string[] = [];
-  for (const part of identity ?? []) {
-    const value = reader.read(part);
-    if (value.kind === 'malformed') return { kind: 'malformed', part: part.label };
-    callers.push(value.kind === 'absent' ? ABSENT_ELEMENT : value.element);
-  }
+  const lacking = readInto(elements, parts, reader) ?? readInto(callers, identity ?? [], reader);
+  if (lacking !== null) return lacking;
   const text = groupElement('k', [
     textElement(DOMAIN),
     textElement(policy.kind),
@@ -95,6 +86,17 @@ export function keyOf(policy: KeyedPolicy, view: RequestView, secret: string | n
   ]);
   const material = secret === null || locksWhateverMethod(policy) ? null : materialOf(text, secret);
   return { kind: 'key', digest: digestOf(text, secret), material, value: askedValue(policy, elements) };
+}
+
+/** Appends the values of the parts, those of the caller like those of the key; answers the first that leaves no key, or null. */
+function readInto(elements: string[], parts: readonly CompiledPart[], reader: PartReader): KeyResult | null {
+  for (const part of parts) {
+    const value = reader.read(part);
+    if (value.kind === 'malformed') return { kind: 'malformed', part: part.label };
+    if (value.kind === 'absent' && !part.optional) return { kind: 'missing', part: part.label };
+    elements.push(value.kind === 'absent' ? ABSENT_ELEMENT : value.element);
+  }
+  return null;
 }
 
 /** One part of a key as it was read. */

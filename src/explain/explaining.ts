@@ -151,8 +151,7 @@ function explainedPart(
       return { part: label, of, state: 'present', value: shown, why: null };
     }
     case 'absent': {
-      const counts =
-        of === 'identity' || part.optional ? 'which counts as a value of its own' : 'and it is not optional';
+      const counts = part.optional ? 'which counts as a value of its own' : 'and it is not optional';
       return { part: label, of, state: 'absent', value: null, why: `${whyAbsent(part, judged)}, ${counts}` };
     }
     case 'malformed':

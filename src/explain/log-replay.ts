@@ -209,7 +209,9 @@ const SAFE_WITHOUT_CONTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIO
 /** Whether the line has what the key is made of: a member that is left out may have been there. */
 function tellsEnough({ tells, request }: LogEntry, policy: KeyedPolicy): boolean {
   if (tells.content === 'no' && needsContent(policy) && !SAFE_WITHOUT_CONTENT.has(request.method)) return false;
-  const readsFields = policy.key.some(({ from, optional }) => !optional && FROM_FIELDS.has(from));
+  const { key, identity } = policy;
+  const parts = identity.kind === 'parts' ? [...key, ...identity.parts] : key;
+  const readsFields = parts.some(({ from, optional }) => !optional && FROM_FIELDS.has(from));
   return tells.fields === 'yes' || !readsFields;
 }
 

@@ -7,7 +7,7 @@ import { changePart, PartError, parsePart, partText, readPart } from '../../src/
 import type { Answer, Outgoing } from '../../src/cli/send.js';
 import { judgeAlone, judgeDifferent, judgeSame, type KeyedRule } from '../../src/cli/smoke-verdict.js';
 import type { KeyPart } from '../../src/core/rule.js';
-import { coalescePolicy, queuePolicy } from '../support/rules.js';
+import { coalescePolicy, queuePolicy, replayPolicy } from '../support/rules.js';
 
 const SALT = 'a1b2c3';
 
@@ -287,6 +287,25 @@ t.test('a verdict', async (t) => {
       reason: 'too coarse',
     });
     t.match(judgeAlone(rejecting, problem('in-flight', 429)), { kind: 'fail', reason: 'somebody else' });
+  });
+
+  t.test('on a rule that replays', async (t) => {
+    const replaying: KeyedRule = { ...rule, policy: replayPolicy() };
+    const REFUSED = problem('in-flight', 409);
+    t.match(judgeSame(replaying, [LED, REFUSED], []), { kind: 'ok', reason: 'one passed, one got 409' });
+    t.equal(judgeSame(replaying, [KEPT, KEPT], []).kind, 'ok');
+    t.equal(judgeSame(replaying, [REFUSED, REFUSED], []).kind, 'fail');
+    const waiting: KeyedRule = { ...rule, policy: replayPolicy({ wait: { kind: 'bounded', waitMs: 1, pollMs: 1 } }) };
+    t.equal(judgeSame(waiting, [LED, REFUSED], []).kind, 'fail', 'with wait it would have waited');
+  });
+
+  t.test('on a rule whose caller cannot be told', async (t) => {
+    const identity = { kind: 'parts', parts: [{ from: 'header', name: 'x-user', optional: false }] } as const;
+    const strict: KeyedRule = { ...rule, policy: { ...policy, identity } };
+    t.match(judgeAlone(strict, answer('oneflight; fwd=bypass; detail=key-missing')), {
+      kind: 'fail',
+      reason: 'does the request have `body: /token`, `header: x-user`?',
+    });
   });
 
   t.test('on a rule that queues', async (t) => {

@@ -71,7 +71,7 @@ t.test('good configurations of the tests', async (t) => {
 t.test('configurations in documents and examples', async (t) => {
   const files = [
     'README.md',
-    ...readdirSync(resolve(ROOT, 'docs'))
+    ...readdirSync(resolve(ROOT, 'docs'), { recursive: true, encoding: 'utf8' })
       .filter((name) => name.endsWith('.md'))
       .map((name) => `docs/${name}`),
   ];

@@ -72,7 +72,11 @@ function replay(key: readonly KeyPart[] = [idempotencyKey], change: Partial<Repl
 
 const idempotencyKey: KeyPart = { from: 'idempotency-key', name: 'idempotency-key', optional: false };
 const part = (from: KeyPart['from'], name: string, optional = false): KeyPart => ({ from, name, optional });
-const callers = (...parts: readonly KeyPart[]): Identity => ({ kind: 'parts', parts });
+/** As configurations have them unless they say `optional: false`. */
+const callers = (...parts: readonly KeyPart[]): Identity => ({
+  kind: 'parts',
+  parts: parts.map((one) => ({ ...one, optional: true })),
+});
 
 type Asked = Partial<Omit<RequestView, 'target' | 'content'>> & {
   readonly target?: string;
@@ -278,6 +282,17 @@ t.test('identity separates callers, and no credentials are a caller too', async 
   const broken = coalesce([part('request', 'path')], { identity: callers(part('body', '/user')) });
   t.equal(keyFor(broken, { content: '{' }), 'malformed');
   t.ok(isKey(keyFor(broken, {})), 'an absent part of an identity is a value');
+});
+
+t.test('a caller without a part of the identity that is not optional has no key', async (t) => {
+  const policy = coalesce([part('param', 'user')], {
+    identity: { kind: 'parts', parts: [part('cookie', 'tab', true), part('header', 'authorization')] },
+  });
+  const params = new Map([['user', 'u-1']]);
+  const missing = { kind: 'missing', part: 'header: authorization' };
+  t.same(keyOf(policy, viewOf({ params }), null), missing);
+  t.same(keyOf(policy, viewOf({ params, fields: ['cookie', 'tab=1'] }), null), missing);
+  t.ok(isKey(keyFor(policy, { params, fields: ['authorization', ''] })), 'empty is there');
 });
 
 t.test('an absent part makes the key missing, unless it is optional', async (t) => {

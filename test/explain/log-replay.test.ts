@@ -129,18 +129,22 @@ t.test('what a line does not tell is not guessed', async (t) => {
   const config = configWith(
     ruleOf('content', '/content', coalescePolicy({ key: [body('/id')] })),
     ruleOf('fields', '/fields', replayPolicy()),
+    ruleOf('caller', '/caller', coalescePolicy({ identity: { kind: 'parts', parts: [header('authorization')] } })),
   );
   const report = replay(config, [
     { at: 0, target: '/content' },
     { at: 1, target: '/content', content: '' },
     { at: 2, target: '/fields', headers: undefined },
     { at: 3, target: '/other', durationMs: undefined },
+    { at: 4, target: '/caller', headers: undefined },
+    { at: 5, target: '/caller' },
   ]);
   t.strictSame(
     report.routes.map((route) => [route.route, counts(route)]),
     [
       ['content', { keyMissing: 1, notJudged: 1 }],
       ['fields', { notJudged: 1 }],
+      ['caller', { keyMissing: 1, notJudged: 1 }],
       ['unmatched', { passed: 1 }],
     ],
   );
