@@ -16,10 +16,12 @@ import { newFlightId } from './core/claim.js';
 import { MemoryBudget } from './core/memory-budget.js';
 import { Flights } from './exchange/flights.js';
 import { handle, maySwitch } from './exchange/handle.js';
+import { KeyHealth } from './exchange/key-health.js';
 import { Leaders } from './exchange/leaders.js';
 import type { AskOverload } from './exchange/overload.js';
 import { Reconciler } from './exchange/reconciler.js';
 import { Turns } from './exchange/turns.js';
+import { keyHealthOf } from './observe/key-health-metrics.js';
 import { type Figures, Metrics } from './observe/metrics.js';
 import { watchExchange, watchUpstream } from './observe/watch.js';
 import type { Admin, Readiness } from './server/admin.js';
@@ -78,7 +80,8 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   metrics.upstreams.show(() => generations.upstreams);
   const reconciler = new Reconciler({ observer });
   const leaders = new Leaders({ observer, budget });
-  const flights = new Flights({ store, local, leaders, observer, reconciler, newFlightId });
+  const health = new KeyHealth(observer);
+  const flights = new Flights({ store, local, leaders, observer, reconciler, health, newFlightId });
   const turns = new Turns({ store, local, leaders, observer });
   let delay = new LoopDelay(config.limits.eventLoopDelayMs);
   const overload: AskOverload = () => {
@@ -94,6 +97,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     calls: leaders.calls,
     identity,
     overload,
+    health,
   };
   const peers = new Peers(config.trustedProxies);
   const listener = new Listener({
@@ -159,6 +163,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
       readiness,
       flights: {
         store,
+        keyHealth: async () => keyHealthOf(await metrics.keyHealth.figures()),
         keepMsOf: (route) => generations.rules.keepMsOf(route),
         isRule: (name) => generations.rules.isRule(name),
         audit: (did, entry) => log.warn(entry, `${did} by an operator`),

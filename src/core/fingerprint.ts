@@ -32,6 +32,11 @@ export function fingerprintNeedsContent(policy: ReplayPolicy): boolean {
  */
 const ANY = 'any';
 
+/** Whether a fingerprint tells requests of one key apart. */
+export function saysMoreThanKey(fingerprint: string): boolean {
+  return fingerprint !== '' && fingerprint !== ANY;
+}
+
 /** base64url of HMAC-SHA-256 with the secret, or of SHA-256 without one; the same for all where the policy wants none. */
 export function fingerprintOf(policy: ReplayPolicy, view: RequestView, secret: string | null): string {
   if (policy.fingerprint === 'none') return ANY;

@@ -2,8 +2,8 @@
  * The key of a request: what makes two requests duplicates of each other.
  *
  * Invariants: different values never give one key, equal ones always do (the text that is digested can be read back in
- * one way only, key-text.ts); only digests leave this module, of which the material goes to no store and no log, and the
- * value of the key only where the rule asks the API about it; a request whose parts cannot be read for certain has no key rather than one it shares.
+ * one way only, key-text.ts); only digests leave this module, of which the material goes to no store and no log, and
+ * what they are made of for key health, which hashes it, and the value of the key only where the rule asks the API about it; a request whose parts cannot be read for certain has no key rather than one it shares.
  *
  * A key holds the policy's kind, its scope, what else makes responses differ where they are given to others (method,
  * range, conditions; what reject and queue lock is one whatever the method), the caller's identity and the parts. Names of parts
@@ -31,9 +31,18 @@ export type KeyResult =
       /** null without a secret, and where nothing is kept that could be sealed. */
       readonly material: KeyMaterial;
       readonly value: string | null;
+      readonly elements: KeyElements;
     }
   | { readonly kind: 'missing'; readonly part: string }
   | { readonly kind: 'malformed'; readonly part: string };
+
+/** The texts that the key is made of, with values in them: for key health, which hashes them at once. */
+export type KeyElements = {
+  /** What keeps callers, methods and ranges apart, whatever the parts are. */
+  readonly apart: readonly string[];
+  /** One for each part, in the order of the configuration. */
+  readonly parts: readonly string[];
+};
 
 /** First in every text, so that these digests meet none made for another purpose; the number changes with the format. */
 const DOMAIN = 'oneflight key 1';
@@ -76,16 +85,29 @@ export function keyOf(policy: KeyedPolicy, view: RequestView, secret: string | n
   const callers: string[] = [];
   const lacking = readInto(elements, parts, reader) ?? readInto(callers, identity ?? [], reader);
   if (lacking !== null) return lacking;
+  const selection = locksWhateverMethod(policy) ? ABSENT_ELEMENT : selectionElement(view);
+  const asking = identity === null ? PUBLIC_ELEMENT : groupElement('i', callers);
   const text = groupElement('k', [
     textElement(DOMAIN),
     textElement(policy.kind),
     textElement(policy.scope),
-    locksWhateverMethod(policy) ? ABSENT_ELEMENT : selectionElement(view),
-    identity === null ? PUBLIC_ELEMENT : groupElement('i', callers),
+    selection,
+    asking,
     groupElement('v', elements),
   ]);
   const material = secret === null || locksWhateverMethod(policy) ? null : materialOf(text, secret);
-  return { kind: 'key', digest: digestOf(text, secret), material, value: askedValue(policy, elements) };
+  return {
+    kind: 'key',
+    digest: digestOf(text, secret),
+    material,
+    value: askedValue(policy, elements),
+    elements: { apart: [selection, asking], parts: elements },
+  };
+}
+
+/** The names of a key's parts, as the configuration writes them. */
+export function partLabels(policy: KeyedPolicy): readonly string[] {
+  return compiledKey(policy).parts.map(({ label }) => label);
 }
 
 /** Appends the values of the parts, those of the caller like those of the key; answers the first that leaves no key, or null. */

@@ -9,6 +9,7 @@ import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { KeyMaterial } from '../core/claim.js';
 import { fieldLines } from '../core/field-lines.js';
+import type { Likeness } from '../core/likeness.js';
 import type { Outcome, ProblemCode, Role } from '../core/outcome.js';
 import type { Rule } from '../core/rule.js';
 import type { SharedResponse } from '../core/sharing.js';
@@ -76,6 +77,8 @@ export class Caller {
   content: Buffer | null = null;
   /** What a request of the same key must equal to be its duplicate; empty: the key says enough. */
   fingerprint = '';
+  /** What key health compares it by; null: it has no key, or was counted as another request than its flight's. */
+  likeness: Likeness | null = null;
   /** The value of its key, byte text, where its rule asks the API about it; it goes nowhere else. */
   keyValue: string | null = null;
   /** Of its key, or of the variant that it came to. */

@@ -6,6 +6,7 @@
  */
 
 import type { Expects } from '../core/claim.js';
+import type { Likeness } from '../core/likeness.js';
 import { waitOf } from '../core/policy.js';
 import type { ClaimPolicy } from '../core/rule.js';
 import type { Caller, KeyNames } from './caller.js';
@@ -46,6 +47,10 @@ export class Flight {
   /** Id of the flight whose settlement is awaited here: its own, or that of another process's leader. */
   leaderFlight: string;
   state: FlightState = { kind: 'claiming' };
+  /** What its leader asked, or whoever opened it where the leader is elsewhere; null: not known. */
+  likeness: Likeness | null = null;
+  /** Whether key health knows of a duplicate. */
+  met: 'by-nobody' | 'by-duplicates' = 'by-nobody';
   /** Nobody waits for a response that is expected to be for its leader's client alone. */
   expects: Expects = 'shareable';
   /** The response as it comes, once it may be read; null before. */

@@ -8,7 +8,7 @@
  */
 
 import type { ClaimResult, Expects, FlightRef, Lease, Settlement } from '../core/claim.js';
-import { type Decision, decide, endingOf, waitOf, waits } from '../core/policy.js';
+import { type Decision, decide, endingOf, type Refusal, waitOf, waits } from '../core/policy.js';
 import { Registry } from '../core/roster.js';
 import { type Vary, varyMatches } from '../core/sharing.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
@@ -18,6 +18,7 @@ import { Flight, type FlightListener, type FlightState } from './flight.js';
 import { Following, type StreamOptions } from './following.js';
 import { eachOf, inSlices } from './in-slices.js';
 import { variantOf } from './judging.js';
+import type { KeyHealth } from './key-health.js';
 import type { Leaders } from './leaders.js';
 import type { ExchangeObserver } from './observer.js';
 import { refuseOverloaded } from './overload.js';
@@ -43,6 +44,7 @@ export type FlightsOptions = {
   readonly leaders: Leaders;
   readonly observer: ExchangeObserver;
   readonly reconciler: Pick<Reconciler, 'unknown'>;
+  readonly health: KeyHealth;
   readonly newFlightId: () => string;
 };
 
@@ -84,6 +86,7 @@ export class Flights {
       after,
       this.#listener,
     );
+    flight.likeness = caller.likeness;
     // While another request of this key is being claimed, one that differs from it asks for itself.
     if (!this.#open.has(key)) this.#open.set(key, flight);
     flight.add(caller);
@@ -108,6 +111,8 @@ export class Flights {
       this.#close(flight);
       return false;
     }
+    this.#options.health.duplicate(caller, flight.likeness);
+    if (state.kind !== 'claiming') this.#met(flight, state.kind === 'leading' ? 'here' : 'elsewhere');
     // What differs is told so before it is told that something is under way.
     if (!same) {
       caller.refuse('key-reused');
@@ -119,6 +124,11 @@ export class Flights {
     // A claim whose policy does not wait: who is alike has it answered together with it.
     else flight.add(caller);
     return true;
+  }
+
+  #met(flight: Flight, leader: 'here' | 'elsewhere'): void {
+    if (flight.met === 'by-nobody') this.#options.health.flightMet(flight.route, leader);
+    flight.met = 'by-duplicates';
   }
 
   /** Takes in who waits for the flight's end, or reads its response as it comes. */
@@ -206,7 +216,7 @@ export class Flights {
         return;
       case 'refuse':
         this.#close(flight);
-        for (const seeker of flight.takeAll()) refuseRepeat(seeker, decision.code);
+        for (const seeker of flight.takeAll()) this.#refuseRepeat(flight, seeker, decision.code);
         return;
       case 'replay':
         this.#close(flight);
@@ -241,6 +251,9 @@ export class Flights {
     flight.state = { kind: 'leading', leading };
     flight.leaderFlight = lease.flight;
     flight.expects = expects;
+    flight.likeness = caller.likeness;
+    this.#options.health.led(caller, claimPolicyOf(caller), flight.key);
+    if (flight.awaited) this.#met(flight, 'here');
     if (waits(flight.policy)) flight.markFollowers();
     else for (const seeker of flight.takeAll()) this.#answering.refuseDuplicate(seeker, leading.ref);
     leading.start();
@@ -276,6 +289,7 @@ export class Flights {
     flight.leaderFlight = ref.flight;
     flight.state = { kind: 'following', following };
     flight.markFollowers();
+    this.#met(flight, 'elsewhere');
     this.#followed.set(ref.flight, flight);
     // Everybody may have left while the store was asked.
     if (!flight.awaited) this.#leave(flight, following);
@@ -359,8 +373,16 @@ export class Flights {
     }
   }
 
+  #refuseRepeat(flight: Flight, caller: Caller, code: Refusal): void {
+    const { health } = this.#options;
+    if (code === 'key-reused') health.duplicateOfKept(caller, claimPolicyOf(caller), flight.key, 'mismatch');
+    else if (code === 'response-not-kept') health.duplicateOfKept(caller, claimPolicyOf(caller), flight.key, 'kept');
+    refuseRepeat(caller, code);
+  }
+
   #replay(flight: Flight, caller: Caller, decision: Decision & { kind: 'replay' }): void {
     const { vary } = decision.response;
+    this.#options.health.duplicateOfKept(caller, claimPolicyOf(caller), flight.key, 'kept');
     if (varyMatches(vary, caller.fields)) this.#answering.giveKept(caller, flight.key, decision);
     else this.#arriveAsVariant(caller, flight.key, vary);
   }

@@ -25,6 +25,7 @@ import {
   unkeyed,
   wayOf,
 } from './judging.js';
+import type { KeyHealth } from './key-health.js';
 import type { ExchangeObserver } from './observer.js';
 import { type AskOverload, refuseOverloaded } from './overload.js';
 import { bypass, pass } from './passing.js';
@@ -43,6 +44,7 @@ export type HandleOptions = {
   /** What the gateway calls itself to upstreams. */
   readonly identity: Identity;
   readonly overload: AskOverload;
+  readonly health: KeyHealth;
 };
 
 /** Content that is read for a key when there is no time to lose. */
@@ -130,9 +132,11 @@ async function keyed(caller: Caller, policy: KeyedPolicy, keyless: Keyless, opti
     return bypass(caller, caller.upstream, reason, options);
   }
   if (readsContentForFingerprint(policy) && !(await hasContent(caller, policy))) return;
-  caller.fingerprint = fingerprintBy(policy, viewNow(), secret);
+  const view = viewNow();
+  caller.fingerprint = fingerprintBy(policy, view, secret);
   caller.keyValue = key.value;
-  caller.names = { material: key.material, others: otherNames(policy, viewNow(), options.secrets) };
+  caller.names = { material: key.material, others: otherNames(policy, view, options.secrets) };
+  options.health.arrived(caller, policy, key, view, options.flights.has(key.digest) ? 'joins' : 'alone');
   return policy.kind === 'queue'
     ? options.turns.arrive(caller, policy, key.digest)
     : options.flights.arrive(caller, key.digest);

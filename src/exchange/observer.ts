@@ -1,5 +1,6 @@
 /** What the exchange tells those who watch it. Observers never change what happens. */
 
+import type { Compared, Difference } from '../core/likeness.js';
 import type { BypassReason, OverloadReason } from '../core/outcome.js';
 import type { Reconciled, ReconcileVerdict } from '../core/reconcile.js';
 import type { UnshareableReason } from '../core/sharing.js';
@@ -27,6 +28,17 @@ export type AskedReport = {
   readonly count: number;
 };
 
+/** What was seen of the keys of a rule. */
+export type KeyFinding =
+  /** A flight has had its first duplicate in this process. */
+  | { readonly kind: 'flight-met'; readonly leader: 'here' | 'elsewhere' }
+  /** A duplicate is another request than the one whose key it has; `unknown`: the store says so, the leader was elsewhere. */
+  | { readonly kind: 'too-coarse'; readonly differsIn: Difference | 'unknown'; readonly compared: Compared }
+  /** An equal request came within the lease and had another key, first of all by this part of it. */
+  | { readonly kind: 'too-fine'; readonly part: string; readonly compared: Compared }
+  /** A request was forgotten for want of room while an equal one might still have come within the lease. */
+  | { readonly kind: 'forgotten' };
+
 export interface ExchangeObserver {
   /** A request was handed to a connected upstream socket. */
   sent(route: string): void;
@@ -42,6 +54,7 @@ export interface ExchangeObserver {
   queued(route: string, change: 1 | -1): void;
   /** A connection was handed over to another protocol (+1), or has ended (-1). */
   upgrades(route: string, change: 1 | -1): void;
+  keyFound(route: string, finding: KeyFinding): void;
   /** A leader lost its lease: another may have run beside it. `key` is the digest. */
   leaseLost(route: string, key: string): void;
   /** A settlement could not be brought to the store within the lease. */

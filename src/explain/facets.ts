@@ -21,7 +21,7 @@ export class FacetNames {
   readonly #numbers = new Map<string, number>([[OTHERS, 0]]);
   readonly #names: string[] = [OTHERS];
 
-  facetsOf({ method, target, content }: RequestView): Facets {
+  facetsOf({ method, host, target, content }: RequestView): Facets {
     const facets = new Map<number, number>();
     const add = (name: string, value: string): void => {
       const number = this.#numberOf(name);
@@ -29,6 +29,7 @@ export class FacetNames {
       facets.set(number, (Math.imul(facets.get(number) ?? 0, 31) + hashOf(value)) >>> 0);
     };
     add('method', method);
+    add('host', host.toLowerCase());
     add('path', target.path);
     for (const pair of queryOf(target.query)) add(`query: ${pair.name}`, pair.text);
     for (const leaf of contentOf(content)) add(leaf.name, leaf.text);

@@ -16,7 +16,7 @@ export type FitRequest = {
   readonly leaseMs: number;
   readonly route: string;
   readonly digest: string;
-  /** Equal for requests of one method, target and content. */
+  /** Equal for the same request (core/likeness.ts). */
   readonly equality: string;
   readonly facets: Facets;
   readonly parts: readonly PartHash[];

@@ -6,9 +6,9 @@
  * whatever the length of the log; what the log does not tell is not guessed, but counted as not judged.
  */
 
-import { createHash } from 'node:crypto';
 import type { Config } from '../config/config.js';
 import { needsContent, traceKey } from '../core/key.js';
+import { likenessOf, likenessText } from '../core/likeness.js';
 import type { KeyedPolicy, Policy } from '../core/rule.js';
 import { FacetNames } from './facets.js';
 import { type Fate, ImaginedFlights, type KeyedRequest } from './imagined-flights.js';
@@ -158,7 +158,7 @@ export class LogReplay {
         leaseMs: policy.leaseMs,
         route: tally.route,
         digest,
-        equality: equalityOf(entry),
+        equality: likenessText(likenessOf(view, fingerprint, 0)),
         facets: this.#names.facetsOf(view),
         parts: partHashes(traceKey(policy, view), view.fields),
       },
@@ -216,11 +216,6 @@ function tellsEnough({ tells, request }: LogEntry, policy: KeyedPolicy): boolean
 }
 
 const FROM_FIELDS: ReadonlySet<string> = new Set(['header', 'cookie', 'idempotency-key']);
-
-function equalityOf({ request: { method, target, content } }: LogEntry): string {
-  // No method and no target has a line break in it.
-  return createHash('sha256').update(`${method}\n${target}\n`, 'latin1').update(content).digest('base64');
-}
 
 function reported({ pairs, differing }: Counted): MisfitReport {
   const all = [...differing].map(([name, count]) => ({ name, pairs: count }));

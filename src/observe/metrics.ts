@@ -8,6 +8,7 @@ import { type BypassReason, labelOf, type OverloadReason } from '../core/outcome
 import type { Reconciled, ReconcileVerdict } from '../core/reconcile.js';
 import type { UnshareableReason } from '../core/sharing.js';
 import type { ExchangeObserver } from '../exchange/observer.js';
+import { KeyHealthMetrics } from './key-health-metrics.js';
 import { StoreMetrics } from './store-metrics.js';
 import { Level, Tally } from './tally.js';
 import { Timings } from './timings.js';
@@ -24,6 +25,7 @@ export class Metrics {
   readonly #registry = new Registry();
   readonly store = new StoreMetrics(this.#registry);
   readonly upstreams = new UpstreamMetrics(this.#registry);
+  readonly keyHealth = new KeyHealthMetrics(this.#registry);
   readonly #requests = new Tally(this.#registry, 'requests_total', 'Requests that are over, by outcome.', [
     'route',
     'outcome',

@@ -19,6 +19,7 @@ export function watchExchange(metrics: Metrics, log: Logger): ExchangeObserver {
     flights: (route, change) => metrics.flights(route, change),
     queued: (route, change) => metrics.queued(route, change),
     upgrades: (route, change) => metrics.upgrades(route, change),
+    keyFound: (route, finding) => metrics.keyHealth.found(route, finding),
     leaseLost: (route, key) => {
       metrics.leaseLost(route);
       log.warn({ route, key }, 'lease lost: another leader may have run beside this one');

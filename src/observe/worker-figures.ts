@@ -91,6 +91,11 @@ export class WorkerFigures {
     return `${await sum.metrics()}\n${await this.#own.metrics()}`;
   }
 
+  /** What was counted by all workers, as numbers. */
+  async counted(): Promise<Figures> {
+    return sumOf([...this.#ended, ...this.#latest.values()]).getMetricsAsJSON();
+  }
+
   /** Nothing is taken out before its sum is in. */
   async #addUp(): Promise<void> {
     this.#adding = 'yes';

@@ -21,6 +21,8 @@ const NO_VARY = { names: [], digest: '' } as const;
 
 export type FlightsApi = {
   readonly store: Pick<Store, 'taken' | 'settle' | 'purge' | 'purgeRoute'>;
+  /** What was seen of the keys of each rule, all workers together: names and counts. */
+  readonly keyHealth: () => Promise<readonly object[]>;
   /** How long a response that an operator gives is kept by the rule of that name, ms; null: there is no such rule now. */
   readonly keepMsOf: (route: string) => number | null;
   readonly isRule: (name: string) => boolean;
@@ -46,6 +48,7 @@ export function addFlights(fastify: FastifyInstance, api: FlightsApi): void {
     if (state === undefined) return refuse(reply, 400, `state must be one of ${STATES.join(', ')}`);
     return orUnavailable(reply, async () => ({
       flights: (await api.store.taken({ state, limit: LIMIT })).map(inWholeMs),
+      keyHealth: await api.keyHealth(),
     }));
   });
   fastify.post<{ Params: { key: string }; Body: SettleBody | null }>(

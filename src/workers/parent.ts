@@ -16,6 +16,7 @@ import type { Config } from '../config/config.js';
 import { type ConfigSource, Reloading, type ReloadResult } from '../config/reloading.js';
 import { memoryShares } from '../config/worker-shares.js';
 import { MemoryBudget } from '../core/memory-budget.js';
+import { keyHealthOf, type RouteKeyHealth } from '../observe/key-health-metrics.js';
 import type { Figures } from '../observe/metrics.js';
 import { WorkerFigures } from '../observe/worker-figures.js';
 import type { Admin, Readiness } from '../server/admin.js';
@@ -173,11 +174,16 @@ class Parent {
       await this.#askAll<Figures>({ kind: 'figures' }, LOOK_MS);
       return this.#figures.expose();
     };
+    const keyHealth = async (): Promise<readonly RouteKeyHealth[]> => {
+      await this.#askAll<Figures>({ kind: 'figures' }, LOOK_MS);
+      return keyHealthOf(await this.#figures.counted());
+    };
     this.#admin = new Admin({
       config,
       readiness: () => this.#readiness(),
       flights: {
         store,
+        keyHealth,
         keepMsOf: (route) => this.#rules.keepMsOf(route),
         isRule: (name) => this.#rules.isRule(name),
         audit: (did, entry) => log.warn(entry, `${did} by an operator`),

@@ -119,9 +119,9 @@ t.test('the digest is of the text of the key, keyed by the secret where there is
   const view = viewOf({ params: new Map([['sku', '42']]) });
   const text = 'k6:s15:oneflight key 1s6:rejects5:stock-pv1:s2:42';
   const plain = createHash('sha256').update(text, 'utf16le').digest('base64url');
-  t.same(keyOf(policy, view, null), { kind: 'key', digest: plain, material: null, value: null });
+  t.hasStrict(keyOf(policy, view, null), { kind: 'key', digest: plain, material: null, value: null });
   const secret = createHmac('sha256', 'secret').update(text, 'utf16le').digest('base64url');
-  t.same(keyOf(policy, view, 'secret'), { kind: 'key', digest: secret, material: null, value: null });
+  t.hasStrict(keyOf(policy, view, 'secret'), { kind: 'key', digest: secret, material: null, value: null });
   t.not(keyFor(policy, {}), plain);
 });
 

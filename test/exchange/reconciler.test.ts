@@ -37,6 +37,7 @@ async function startRig(t: Test, standing: Store['standing'] = unknown): Promise
     ...{
       sent() {},
       unprotected() {},
+      keyFound() {},
       unshareable() {},
       flights() {},
       overloaded() {},

@@ -8,6 +8,7 @@ import type { Rule } from '../../src/core/rule.js';
 import type { Report } from '../../src/exchange/caller.js';
 import { Flights } from '../../src/exchange/flights.js';
 import { handle } from '../../src/exchange/handle.js';
+import { KeyHealth } from '../../src/exchange/key-health.js';
 import { Leaders } from '../../src/exchange/leaders.js';
 import type { ExchangeObserver } from '../../src/exchange/observer.js';
 import { Turns } from '../../src/exchange/turns.js';
@@ -60,6 +61,7 @@ export async function startInProcess(
     },
     queued: () => {},
     upgrades: () => {},
+    keyFound: () => {},
     leaseLost: () => counts.lost++,
     unsettled: () => counts.unsettled++,
     asked: () => {},
@@ -69,12 +71,14 @@ export async function startInProcess(
   };
   const local = new MemoryStore({ budget: new MemoryBudget(1_048_576) });
   const leaders = new Leaders({ observer, budget: options.budget ?? new MemoryBudget(64 * 1_048_576) });
+  const health = new KeyHealth(observer);
   const flights = new Flights({
     store: options.store,
     local,
     leaders,
     observer,
     reconciler: { unknown: () => {} },
+    health,
     newFlightId,
   });
   const turns = new Turns({ store: options.store, local, leaders, observer });
@@ -96,7 +100,7 @@ export async function startInProcess(
     takesUpgrade: () => false,
     handle: (caller) => {
       counts.arrived++;
-      handle(caller, { ...handling, flights, turns, observer, calls: leaders.calls });
+      handle(caller, { ...handling, flights, turns, observer, health, calls: leaders.calls });
     },
     over: observer.over,
   });
