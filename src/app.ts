@@ -8,6 +8,7 @@
 import type { Logger } from 'pino';
 import { Generations } from './app/generations.js';
 import { tellOfCertificate, tellOfReload } from './app/telling.js';
+import { openTracing } from './app/tracing.js';
 import type { Config, StoreConfig } from './config/config.js';
 import { pseudonymOf } from './config/pseudonym.js';
 import { type ConfigSource, type ConfigState, Reloading, type ReloadResult } from './config/reloading.js';
@@ -69,6 +70,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   const { version, log, source } = options;
   const metrics = new Metrics(version);
   const observer = watchExchange(metrics, log);
+  const tracing = await openTracing(config.tracing, { version, metrics, log });
   const budget = new MemoryBudget(config.store.maxMemoryBytes);
   const local = new MemoryStore({ budget });
   const store = metrics.store.watch(options.store ?? (await openableStore(config.store, local, log)));
@@ -109,7 +111,13 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     peers,
     requestIdTrust: config.requestId.trust,
     takesUpgrade: (asking) => maySwitch(asking, handling.generation.rules),
-    handle: (caller) => handle(caller, handling),
+    handle:
+      tracing === null
+        ? (caller) => handle(caller, handling)
+        : (caller) => {
+            caller.trace = tracing.begin(caller);
+            handle(caller, handling);
+          },
     over: observer.over,
   });
   metrics.countConnections(() => listener.connectionCount);
@@ -176,7 +184,11 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
       },
       reload,
       inUse: reloading === null ? null : () => reloading.inUse,
-      metrics: { contentType: metrics.contentType, expose: () => metrics.expose() },
+      metrics: {
+        contentType: metrics.contentType,
+        expose: () => metrics.expose(),
+        exposeOpenMetrics: () => metrics.exposeOpenMetrics(),
+      },
     });
     return admin.listen();
   };
@@ -185,7 +197,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     delay.close();
     await admin?.close();
     await generations.destroy();
-    await Promise.allSettled([store.close(), local.close()]);
+    await Promise.allSettled([store.close(), local.close(), tracing?.close()]);
   };
   try {
     await Promise.all([store.open(), local.open()]);

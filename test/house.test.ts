@@ -39,7 +39,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   exchange: ['core', 'http', ...STORE_PORT, 'upstream/upstream.ts', 'upstream/failure.ts'],
   store: ['config/config.ts', 'core', 'http'],
   upstream: ['config/config.ts', 'core', 'http'],
-  observe: ['config/config.ts', 'core', 'exchange/observer.ts', 'http', 'store/store.ts'],
+  observe: ['config/config.ts', 'core', 'exchange/observer.ts', 'exchange/trace.ts', 'http', 'store/store.ts'],
   config: ['core', 'http'],
   http: ['core'],
   core: [],

@@ -96,6 +96,7 @@ export function demoConfig({ host, port, upstream }: { host: string; port: numbe
     unmatched: { kind: 'upstream', name: 'api' },
     trustedProxies: [],
     requestId: { trust: 'always' },
+    tracing: { kind: 'off' },
     log: { level: 'silent' },
     drainDelayMs: 0,
     drainMs: 1_000,

@@ -29,6 +29,7 @@ const SECTIONS: Readonly<Record<Exclude<keyof Config, 'limits'>, Section>> = {
   trustedProxies: now('trustedProxies'),
   requestId: now('requestId'),
   log: now('log'),
+  tracing: atStart('tracing'),
   drainMs: now('drain'),
   drainDelayMs: now('drain'),
 };

@@ -178,6 +178,26 @@ export type StoreConfig =
       readonly secrets: readonly string[];
     };
 
+/** Which requests are traced. */
+export type Sampler = {
+  /** `followed`: whose sender is traced is, and whose sender is not is not. */
+  readonly parent: 'followed' | 'ignored';
+  /** Share of the others. */
+  readonly ratio: number;
+};
+
+export type TracingConfig =
+  | { readonly kind: 'off' }
+  | {
+      readonly kind: 'otlp';
+      readonly url: URL;
+      readonly sampler: Sampler;
+      /** Flat field lines of each request to the collector. */
+      readonly fields: readonly string[];
+      /** What the gateway is, by OpenTelemetry's names; the later of two counts. */
+      readonly resource: readonly (readonly [string, string])[];
+    };
+
 export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
 
 export type Config = {
@@ -195,6 +215,7 @@ export type Config = {
   readonly trustedProxies: readonly string[];
   readonly requestId: { readonly trust: RequestIdTrust };
   readonly log: { readonly level: LogLevel };
+  readonly tracing: TracingConfig;
   /** How long flights may go on once nothing more is accepted. */
   readonly drainMs: number;
   /** How long requests are still accepted before, while it says that it is not ready. */

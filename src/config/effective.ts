@@ -40,7 +40,10 @@ export function effectiveOf({ root, output }: Written): EffectiveMapping {
     ['drain', drainOf(drain)],
     ['include', includeOf(include, output.include)],
   ]);
-  return withOwn({ ...whole, entries }, configSchema.shape, { unmatched: byDefault(only ?? false) });
+  return withOwn({ ...whole, entries }, configSchema.shape, {
+    unmatched: byDefault(only ?? false),
+    tracing: inWords('as the environment says by OTEL_EXPORTER_OTLP_ENDPOINT; none without it'),
+  });
 }
 
 type Sections = {

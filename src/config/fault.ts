@@ -45,7 +45,8 @@ export type WarningCode =
   | 'shared-across-callers'
   | 'short-lease'
   | 'unknown-beyond-keep'
-  | 'unsealed-store';
+  | 'unsealed-store'
+  | 'unusable-variable';
 
 export type Fault = Position & {
   readonly code: FaultCode;
@@ -96,10 +97,12 @@ export function pathText(path: FieldPath): string {
 /** Fields whose text is a secret. */
 export const SECRET_FIELDS: ReadonlySet<string> = new Set(['secret', 'token', 'password']);
 
-/** The fields of the question to an API carry what it is to be known by. */
+/** The fields of the question to an API, and of requests to a collector, carry what the gateway is to be known by. */
 function isCredential(path: FieldPath): boolean {
-  return path.at(-2) === 'headers' && path.at(-3) === 'reconcile';
+  return path.at(-2) === 'headers' && (path.at(-3) === 'reconcile' || path.at(-3) === 'tracing');
 }
+
+const URL_FIELDS: ReadonlySet<string> = new Set(['url', 'endpoint']);
 
 /** A value as an error quotes it. */
 export function describeValue(path: FieldPath, node: Located | undefined): string {
@@ -112,7 +115,7 @@ export function describeValue(path: FieldPath, node: Located | undefined): strin
   const text = String(node.value);
   if (node.origin === 'file' || SECRET_FIELDS.has(field) || isCredential(path))
     return `a text of ${text.length} characters`;
-  const shown = typeof node.value === 'string' ? quoted(field === 'url' ? withoutCredentials(text) : text) : text;
+  const shown = typeof node.value === 'string' ? quoted(URL_FIELDS.has(field) ? withoutCredentials(text) : text) : text;
   return node.origin === 'variable' ? `${shown} from ${quoted(node.written)}` : shown;
 }
 

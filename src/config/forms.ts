@@ -104,6 +104,18 @@ export function isAddress(text: string): boolean {
   return isHttpOrigin(text) || socketPathOf(text) !== null;
 }
 
+/** Where a collector takes traces. No user: credentials are fields. */
+export function isCollectorUrl(text: string): boolean {
+  return /^https?:\/\/[^/?#@\\\s]+(?:\/[^?#\\\s]*)?$/i.test(text) && URL.canParse(text);
+}
+
+const COLLECTOR_TAKEN = new Set(['content-length', 'content-encoding', 'content-type', 'host', 'expect']);
+
+/** The name of a field that requests to a collector may carry. */
+export function isFreeCollectorField(text: string): boolean {
+  return isToken(text) && goesUpstream(text) && !COLLECTOR_TAKEN.has(text.toLowerCase());
+}
+
 /** A target in origin form. */
 export function isOriginForm(text: string): boolean {
   return /^\/[!-~]*$/.test(text) && !text.includes('#');

@@ -13,6 +13,7 @@ import type { ConfigWarning, Fault, Position } from './fault.js';
 import { FilesRead, folderOf, reasonOf } from './files-read.js';
 import { withIncluded } from './include.js';
 import { resolveConfig } from './resolve.js';
+import { tracingOf, type UnusableVariable } from './resolve-tracing.js';
 import type { ConfigOutput } from './schema.js';
 import { type Located, parseSource, type Source } from './source.js';
 import { clientTlsFaults, directoryAt, tlsFaults } from './tls-material.js';
@@ -80,8 +81,10 @@ export function loadConfig(file: string, env: NodeJS.ProcessEnv, given: Buffer |
     ...clientTlsFaults(draft, root, files),
   ];
   if (all.length > 0 || output === null) return invalid(file, all, files, included.files);
-  const config = resolveConfig(output, (path) => directoryAt(root, path));
-  const warnings = inOrder([...included.warnings, ...warningsOf(config, root)], [file, ...included.files]);
+  const tracing = tracingOf(output.tracing, env);
+  const config = resolveConfig(output, (path) => directoryAt(root, path), tracing.config);
+  const doubts = [...included.warnings, ...warningsOf(config, root), ...variableWarnings(file, tracing.unusable)];
+  const warnings = inOrder(doubts, [file, ...included.files]);
   return { kind: 'loaded', file, config, warnings, included: included.files, files, written: { root, output } };
 }
 
@@ -92,6 +95,14 @@ function invalid(
   included: readonly string[] = [],
 ): LoadResult {
   return { kind: 'invalid', file, errors: inOrder(faults, [file, ...included]), files };
+}
+
+/** They stand in no file. */
+function variableWarnings(file: string, unusable: readonly UnusableVariable[]): ConfigWarning[] {
+  return unusable.map(({ name, expected }) => {
+    const message = `${name} is not used: expected ${expected}`;
+    return { file, line: 1, column: 1, code: 'unusable-variable', path: '', message };
+  });
 }
 
 /** By file, line and column. */

@@ -15,7 +15,7 @@ import {
   type ReplayPolicy,
   type Rule,
 } from '../core/rule.js';
-import type { AdminConfig, Config } from './config.js';
+import type { AdminConfig, Config, TracingConfig } from './config.js';
 import type { FieldPath } from './fault.js';
 import { limitsOf, listenOf } from './resolve-listener.js';
 import { storeOf } from './resolve-store.js';
@@ -34,8 +34,15 @@ import { durationMs, sizeBytes } from './units.js';
 
 type RouteOf<Kind extends KeyedPolicy['kind']> = Extract<RouteOutput, { policy: Kind }>;
 
-/** Makes the frozen configuration of a checked file. `directoryOf`: where relative paths of the field at a path begin. */
-export function resolveConfig(output: ConfigOutput, directoryOf: (path: FieldPath) => string): Config {
+/**
+ * Makes the frozen configuration of a checked file. `directoryOf`: where relative paths of the field at a path begin;
+ * `tracing`: what the file and the environment say of it together.
+ */
+export function resolveConfig(
+  output: ConfigOutput,
+  directoryOf: (path: FieldPath) => string,
+  tracing: TracingConfig,
+): Config {
   const upstreams = new Map(
     Object.entries(output.upstreams).map(([name, upstream]) => {
       return [name, upstreamOf(name, upstream, directoryOf(['upstreams', name]))];
@@ -55,6 +62,7 @@ export function resolveConfig(output: ConfigOutput, directoryOf: (path: FieldPat
     trustedProxies: output.trustedProxies,
     requestId: output.requestId,
     log: output.log,
+    tracing,
     ...drainOf(output.drain),
   });
 }

@@ -5,8 +5,8 @@
  * Schema or a reference page can be made from it; the message of an issue is a noun phrase, what was expected; the
  * message of unknown fields is the comma-separated list of the known ones. Defaults that depend on something else
  * (`unmatched`, and those of rules and upstreams) stand in their sentence and are applied by resolve.ts. Rules have a file
- * of their own, route-schema.ts, and so have upstreams, upstream-schema.ts, the client's side, listener-schema.ts, and Redis,
- * redis-schema.ts.
+ * of their own, route-schema.ts, and so have upstreams, upstream-schema.ts, the client's side, listener-schema.ts, Redis,
+ * redis-schema.ts, and traces, tracing-schema.ts.
  */
 
 import { z } from 'zod';
@@ -15,6 +15,7 @@ import { limits, listen, listenHost, port, requestId } from './listener-schema.j
 import { redisFields } from './redis-schema.js';
 import { routes } from './route-schema.js';
 import { duration, fields, name, secret, size, text, wholeNumber } from './schema-parts.js';
+import { tracing } from './tracing-schema.js';
 import { upstream } from './upstream-schema.js';
 
 export const DEFAULT_ADMIN = { host: '127.0.0.1', port: 9090 } as const;
@@ -114,6 +115,7 @@ export const configSchema = fields({
   })
     .prefault({})
     .describe('Logging to standard output, one JSON line each.'),
+  tracing,
   drain: z
     .union([
       drainTime,

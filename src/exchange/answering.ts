@@ -10,6 +10,7 @@ import type { BypassReason } from '../core/outcome.js';
 import { conflictOf, type Decision, type Refusal, repeatStatusOf } from '../core/policy.js';
 import type { ClaimPolicy } from '../core/rule.js';
 import type { SharedResponse } from '../core/sharing.js';
+import { spanOfFlight } from '../core/trace-context.js';
 import type { Caller } from './caller.js';
 import { HandingOut } from './handing-out.js';
 import type { Leaders } from './leaders.js';
@@ -54,6 +55,7 @@ export class Answering {
 
   /** That the flight has the key, and when to ask again. */
   refuseDuplicate(caller: Caller, flight: FlightRef): void {
+    caller.trace?.linkTo(spanOfFlight(flight.flight));
     caller.refuse(
       'in-flight',
       conflictOf(claimPolicyOf(caller), flight, this.#options.leaders.latencyMsOf(caller.route)),

@@ -13,6 +13,7 @@ import type { Likeness } from '../core/likeness.js';
 import type { Outcome, ProblemCode, Role } from '../core/outcome.js';
 import type { Rule } from '../core/rule.js';
 import type { SharedResponse } from '../core/sharing.js';
+import type { SpanContext } from '../core/trace-context.js';
 import { cacheStatus } from '../http/cache-status.js';
 import {
   ageSecondsOf,
@@ -30,6 +31,7 @@ import { type ClientRequest, type ClientResponse, isStreamed } from './client-si
 import type { Generation } from './generation.js';
 import { interimHead, isWritableReason, writableReason } from './message-head.js';
 import { isRepeatable, prepare, prepared, sendWhole } from './prepared.js';
+import type { RequestTrace } from './trace.js';
 import { reset } from './tunnel.js';
 
 const NOTHING = Buffer.alloc(0);
@@ -51,6 +53,8 @@ export type Report = {
   /** Time spent waiting for a leader or a turn; null for those who did not wait. */
   readonly waitedMs: number | null;
   readonly policy: string;
+  /** Null: it was not traced. */
+  readonly trace: RequestTrace | null;
 };
 
 /** What goes with a key's digest: what its contents are sealed with, and what other gateways may call it. */
@@ -84,6 +88,8 @@ export class Caller {
   /** Of its key, or of the variant that it came to. */
   names: KeyNames = { material: null, others: [] };
   role: Role = 'none';
+  /** Null: it is not traced. */
+  trace: RequestTrace | null = null;
   /** Monotonic time (ms) since when it waits for its turn, or for the end of a flight, over elections too. */
   waitingSinceMs: number | null = null;
   readonly #res: ClientResponse;
@@ -201,6 +207,12 @@ export class Caller {
   /** The length that the message announces; 0 where it announces none. */
   get announcedBytes(): number {
     return Number(this.req.headers['content-length'] ?? 0);
+  }
+
+  /** Somebody else leads its flight. `leader`: that one's span, where it is known. */
+  follows(leader: SpanContext | null): void {
+    this.role = 'follower';
+    this.trace?.linkTo(leader);
   }
 
   /** Its turn has come: it leads a flight of its own. */
@@ -419,6 +431,7 @@ export class Caller {
       requestId: this.requestId,
       durationMs: performance.now() - this.#startedMs,
       waitedMs: this.#waitedMs,
+      trace: this.trace,
     };
   }
 }

@@ -9,6 +9,7 @@ import type { Expects } from '../core/claim.js';
 import type { Likeness } from '../core/likeness.js';
 import { waitOf } from '../core/policy.js';
 import type { ClaimPolicy } from '../core/rule.js';
+import type { SpanContext } from '../core/trace-context.js';
 import type { Caller, KeyNames } from './caller.js';
 import type { Following } from './following.js';
 import type { Leading } from './leading.js';
@@ -46,6 +47,8 @@ export class Flight {
   readonly after: string;
   /** Id of the flight whose settlement is awaited here: its own, or that of another process's leader. */
   leaderFlight: string;
+  /** Span of whoever leads, in whichever process; null: there is none, or nobody knows it. */
+  leaderSpan: SpanContext | null = null;
   state: FlightState = { kind: 'claiming' };
   /** What its leader asked, or whoever opened it where the leader is elsewhere; null: not known. */
   likeness: Likeness | null = null;
@@ -126,7 +129,7 @@ export class Flight {
 
   /** Makes all waiters followers: somebody leads. */
   markFollowers(): void {
-    for (const caller of this.#waiting) caller.role = 'follower';
+    for (const caller of this.#waiting) caller.follows(this.leaderSpan);
   }
 
   #drop(caller: Caller): void {

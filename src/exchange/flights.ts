@@ -11,6 +11,7 @@ import type { ClaimResult, Expects, FlightRef, Lease, Settlement } from '../core
 import { type Decision, decide, endingOf, type Refusal, waitOf, waits } from '../core/policy.js';
 import { Registry } from '../core/roster.js';
 import { type Vary, varyMatches } from '../core/sharing.js';
+import { spanOfFlight, tracedFlightId } from '../core/trace-context.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 import { Answering, claimPolicyOf, refuseRepeat } from './answering.js';
 import type { Caller } from './caller.js';
@@ -25,6 +26,7 @@ import { refuseOverloaded } from './overload.js';
 import type { Reconciler } from './reconciler.js';
 import type { Recording } from './recording.js';
 import { RelayingReader } from './relaying.js';
+import type { RequestTrace } from './trace.js';
 
 /** What becomes of whoever does not wait for the response of a marked key. */
 const AS_EXPECTED = { kind: 'unshareable', reason: 'expected' } as const satisfies Settlement;
@@ -73,11 +75,12 @@ export class Flights {
   arrive(caller: Caller, key: string, election = 0, after = ''): void {
     const there = this.#open.get(key);
     if (there !== undefined && this.#join(there, caller)) return;
-    const { fingerprint } = caller;
+    const { fingerprint, trace } = caller;
+    const id = this.#options.newFlightId();
     const policy = claimPolicyOf(caller);
     const flight = new Flight(
       key,
-      this.#options.newFlightId(),
+      trace === null ? id : tracedFlightId(id, trace.context),
       caller.names,
       fingerprint,
       caller.route,
@@ -90,7 +93,7 @@ export class Flights {
     // While another request of this key is being claimed, one that differs from it asks for itself.
     if (!this.#open.has(key)) this.#open.set(key, flight);
     flight.add(caller);
-    this.#claim(flight).catch((error) => {
+    this.#claim(flight, trace).catch((error) => {
       this.#options.observer.failed(error);
       this.#close(flight);
       for (const seeker of flight.takeAll()) seeker.refuse('internal-error');
@@ -133,7 +136,7 @@ export class Flights {
 
   /** Takes in who waits for the flight's end, or reads its response as it comes. */
   #admit(flight: Flight, caller: Caller): void {
-    if (flight.state.kind !== 'claiming') caller.role = 'follower';
+    if (flight.state.kind !== 'claiming') caller.follows(flight.leaderSpan);
     if (isCrowded(flight)) caller.refuse('overloaded');
     else if (flight.recording?.isWhole) this.#read(flight, flight.recording, caller);
     else if (flight.expects === 'unshareable') this.#end(flight, caller, AS_EXPECTED);
@@ -170,7 +173,8 @@ export class Flights {
     recording.attach(caller);
   }
 
-  async #claim(flight: Flight): Promise<void> {
+  /** `trace`: of whoever opened the flight. */
+  async #claim(flight: Flight, trace: RequestTrace | null): Promise<void> {
     const { key, policy, election, fingerprint, names } = flight;
     const request = {
       key,
@@ -186,16 +190,20 @@ export class Flights {
       join: waits(policy),
     };
     const claimedAtMs = performance.now();
+    const answered = trace?.claiming();
     let { store } = this.#options;
     let claim: ClaimResult;
     try {
       claim = await store.claim(request);
+      answered?.(claim.kind);
     } catch (error) {
+      answered?.('unavailable');
       if (!(error instanceof StoreUnavailable)) throw error;
       if (policy.onStoreDown !== 'local') return this.#storeDown(flight);
       store = this.#options.local;
       claim = await store.claim(request);
     }
+    if (claim.kind === 'stored' || claim.kind === 'unknown') flight.leaderSpan = spanOfFlight(claim.flight);
     if (claim.kind === 'unknown') this.#unknown(flight.first(), store, claim);
     this.#carryOut(flight, store, decide(policy, claim), claimedAtMs);
   }
@@ -216,7 +224,10 @@ export class Flights {
         return;
       case 'refuse':
         this.#close(flight);
-        for (const seeker of flight.takeAll()) this.#refuseRepeat(flight, seeker, decision.code);
+        for (const seeker of flight.takeAll()) {
+          seeker.trace?.linkTo(flight.leaderSpan);
+          this.#refuseRepeat(flight, seeker, decision.code);
+        }
         return;
       case 'replay':
         this.#close(flight);
@@ -250,6 +261,10 @@ export class Flights {
     if (leading === null) return this.#noCall(flight, caller, store, lease);
     flight.state = { kind: 'leading', leading };
     flight.leaderFlight = lease.flight;
+    // The id tells of whoever opened the flight; that one may have left while the store was asked.
+    const opener = spanOfFlight(lease.flight);
+    caller.trace?.linkTo(opener);
+    flight.leaderSpan = caller.trace?.context ?? opener;
     flight.expects = expects;
     flight.likeness = caller.likeness;
     this.#options.health.led(caller, claimPolicyOf(caller), flight.key);
@@ -287,6 +302,7 @@ export class Flights {
       stream: this.#streamOf(flight),
     });
     flight.leaderFlight = ref.flight;
+    flight.leaderSpan = spanOfFlight(ref.flight);
     flight.state = { kind: 'following', following };
     flight.markFollowers();
     this.#met(flight, 'elsewhere');
@@ -383,8 +399,10 @@ export class Flights {
   #replay(flight: Flight, caller: Caller, decision: Decision & { kind: 'replay' }): void {
     const { vary } = decision.response;
     this.#options.health.duplicateOfKept(caller, claimPolicyOf(caller), flight.key, 'kept');
-    if (varyMatches(vary, caller.fields)) this.#answering.giveKept(caller, flight.key, decision);
-    else this.#arriveAsVariant(caller, flight.key, vary);
+    if (varyMatches(vary, caller.fields)) {
+      caller.trace?.linkTo(flight.leaderSpan);
+      this.#answering.giveKept(caller, flight.key, decision);
+    } else this.#arriveAsVariant(caller, flight.key, vary);
   }
 
   #arriveAsVariant(caller: Caller, key: string, vary: Vary): void {

@@ -134,6 +134,7 @@ async function keyed(caller: Caller, policy: KeyedPolicy, keyless: Keyless, opti
   if (readsContentForFingerprint(policy) && !(await hasContent(caller, policy))) return;
   const view = viewNow();
   caller.fingerprint = fingerprintBy(policy, view, secret);
+  caller.trace?.keyed(key.digest);
   caller.keyValue = key.value;
   caller.names = { material: key.material, others: otherNames(policy, view, options.secrets) };
   options.health.arrived(caller, policy, key, view, options.flights.has(key.digest) ? 'joins' : 'alone');

@@ -27,6 +27,7 @@ import { upstreamRequest } from './passing.js';
 import { Recorder } from './recorder.js';
 import type { Recording } from './recording.js';
 import { Settler } from './settler.js';
+import { forward } from './traced-call.js';
 import { upstreamProblem } from './upstream-problem.js';
 
 /** Time beyond the upstream's own deadlines, which its client looks after first, until a silent exchange is ended. */
@@ -139,7 +140,7 @@ export class Leading implements ForwardSink {
     this.#uploading = caller.content === null && caller.announcesContent;
     const uploading = { onPiece: () => this.#progress(), onDone: () => this.#uploaded() };
     const request = upstreamRequest(caller, upstream, uploading, this.#added());
-    this.#exchange = upstream.forward(request, this, 'keyed');
+    this.#exchange = forward(caller, upstream, request, this, 'keyed');
   }
 
   /** What the rule tells the upstream about the flight. */

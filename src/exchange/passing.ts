@@ -14,6 +14,7 @@ import type { Caller } from './caller.js';
 import type { CallPlace, Calls } from './calls.js';
 import type { ExchangeObserver } from './observer.js';
 import { refuseOverloaded } from './overload.js';
+import { forward } from './traced-call.js';
 import { type UploadListener, upload } from './uploading.js';
 import { upstreamProblem } from './upstream-problem.js';
 
@@ -102,7 +103,7 @@ export class Passing implements ForwardSink {
       this.place.leave();
       this.exchange?.abort();
     });
-    this.exchange = upstream.forward(upstreamRequest(caller, upstream), this, 'open');
+    this.exchange = forward(caller, upstream, upstreamRequest(caller, upstream), this, 'open');
   }
 
   onSend(): boolean {

@@ -61,10 +61,13 @@ export class Turns {
     const flight = newFlightId();
     const request = { key, otherKeys, flight, route: caller.route, leaseMs, holdMs, concurrency, maxQueue };
     let { queue } = store;
+    const answered = caller.trace?.claiming();
     let entered: Entered;
     try {
       entered = await queue.enter(request);
+      answered?.(entered.kind);
     } catch (error) {
+      answered?.('unavailable');
       if (!(error instanceof StoreUnavailable)) throw error;
       if (policy.onStoreDown === 'pass') return this.#bypass(caller);
       if (policy.onStoreDown === 'reject') return caller.refuse('store-unavailable');

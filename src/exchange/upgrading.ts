@@ -13,6 +13,7 @@ import type { Caller } from './caller.js';
 import type { CallPlace } from './calls.js';
 import type { ExchangeObserver } from './observer.js';
 import { Passing, type PassOptions, placeFor, upstreamRequest } from './passing.js';
+import { upgrade } from './traced-call.js';
 import { joinConnections, reset } from './tunnel.js';
 
 /** Forwards a request together with its offer; the upstream's answer decides what becomes of the connection. */
@@ -39,7 +40,7 @@ class Upgrading extends Passing implements UpgradeSink {
     });
     const request = upstreamRequest(caller, upstream);
     const fields = offeringFields(request.fields, this.#offer);
-    this.#upgrade = upstream.upgrade({ ...request, fields }, this);
+    this.#upgrade = upgrade(caller, upstream, { ...request, fields }, this);
     this.exchange = this.#upgrade;
     caller.req.socket.on('readable', this.#onReadable).once('end', this.#onEnd);
   }

@@ -9,6 +9,7 @@ import type { Reconciled, ReconcileVerdict } from '../core/reconcile.js';
 import type { UnshareableReason } from '../core/sharing.js';
 import type { ExchangeObserver } from '../exchange/observer.js';
 import { KeyHealthMetrics } from './key-health-metrics.js';
+import { openMetricsText } from './open-metrics.js';
 import { StoreMetrics } from './store-metrics.js';
 import { Level, Tally } from './tally.js';
 import { Timings } from './timings.js';
@@ -134,6 +135,11 @@ export class Metrics {
     return this.#registry.metrics();
   }
 
+  /** The same in the format that has exemplars. */
+  async exposeOpenMetrics(): Promise<string> {
+    return openMetricsText(await this.figures());
+  }
+
   /** The same as numbers, to be put together with those of other processes (worker-figures.ts). */
   figures(): Promise<Figures> {
     return this.#registry.getMetricsAsJSON();
@@ -173,9 +179,11 @@ export class Metrics {
     });
   }
 
-  over({ route, policy, outcome, waitedMs }: Report): void {
+  over({ route, policy, outcome, waitedMs, trace }: Report): void {
     this.#requests.count(route, labelOf(outcome));
-    if (waitedMs !== null) (policy === 'queue' ? this.#turns : this.#waits).observe(route, waitedMs);
+    if (waitedMs === null) return;
+    const traceId = trace === null ? null : trace.context.traceId;
+    (policy === 'queue' ? this.#turns : this.#waits).observe(route, waitedMs, traceId);
   }
 
   queued(route: string, change: 1 | -1): void {
@@ -226,6 +234,13 @@ export class Metrics {
   reloaded(result: 'good' | 'bad'): void {
     this.#reloadSuccess.set(result === 'good' ? 1 : 0);
     if (result === 'good') this.#reloadedAt.setToCurrentTime();
+  }
+
+  /** What became of the spans of requests. Only a gateway that traces has it. */
+  countSpans(): (result: 'exported' | 'dropped', spans: number) => void {
+    const spans = this.#counter('trace_spans_total', 'Spans of traced requests, by what became of them.', ['result']);
+    for (const result of ['exported', 'dropped']) spans.inc({ result }, 0);
+    return (result, count) => spans.inc({ result }, count);
   }
 
   #counter<L extends string>(name: string, help: string, labelNames: L[]): Counter<L> {

@@ -42,6 +42,7 @@ export function watchExchange(metrics: Metrics, log: Logger): ExchangeObserver {
     failed: (error) => log.error({ err: error }, 'internal error'),
     over: (report) => {
       metrics.over(report);
+      report.trace?.over(report);
       if (!log.isLevelEnabled('info')) return;
       log.info(
         {
@@ -54,6 +55,7 @@ export function watchExchange(metrics: Metrics, log: Logger): ExchangeObserver {
           requestId: report.requestId,
           durationMs: Math.round(report.durationMs * 10) / 10,
           ...(report.waitedMs === null ? {} : { waitedMs: Math.round(report.waitedMs * 10) / 10 }),
+          ...(report.trace === null ? {} : { traceId: report.trace.context.traceId }),
           ...(report.outcome.kind === 'bypassed' ? { reason: report.outcome.reason } : {}),
         },
         'exchange',

@@ -7,6 +7,7 @@
 
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { Figures } from './metrics.js';
+import { openMetricsText, withExemplars } from './open-metrics.js';
 
 /** What goes on when the process that had counted it is gone. */
 const LASTING: ReadonlySet<unknown> = new Set(['counter', 'histogram', 'summary']);
@@ -52,10 +53,6 @@ export class WorkerFigures {
     });
   }
 
-  get contentType(): string {
-    return this.#own.contentType;
-  }
-
   /** The configuration was read again. */
   reloaded(result: 'good' | 'bad'): void {
     this.#reloadSuccess.set(result === 'good' ? 1 : 0);
@@ -81,14 +78,31 @@ export class WorkerFigures {
     if (this.#ended.length > ENDED_MOST && this.#adding === 'no') void this.#addUp();
   }
 
+  get contentType(): string {
+    return this.#own.contentType;
+  }
+
   /** All in the text exposition format. */
   async expose(): Promise<string> {
+    return `${await (await this.#sum()).metrics()}\n${await this.#own.metrics()}`;
+  }
+
+  /** The same in the format that has exemplars. */
+  async exposeOpenMetrics(): Promise<string> {
+    const sum = (await (await this.#sum()).getMetricsAsJSON()) as Figures;
+    return openMetricsText([
+      ...withExemplars(sum, [...this.#latest.values()]),
+      ...(await this.#own.getMetricsAsJSON()),
+    ]);
+  }
+
+  async #sum(): Promise<Registry> {
     const own = (await this.#process.getMetricsAsJSON()).filter(({ name }) => name.startsWith('process_'));
     const sum = sumOf([...this.#ended, ...this.#latest.values(), own]);
     // The gateway is as old as its parent.
     const began = this.#process.getSingleMetric('process_start_time_seconds');
     if (began !== undefined) sum.registerMetric(began);
-    return `${await sum.metrics()}\n${await this.#own.metrics()}`;
+    return sum;
   }
 
   /** What was counted by all workers, as numbers. */

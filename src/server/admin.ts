@@ -14,6 +14,7 @@ import { accessOf, guard } from './admin-access.js';
 import { addConfig } from './admin-config.js';
 import { addExplain, type ExplainApi } from './admin-explain.js';
 import { addFlights, type FlightsApi } from './admin-flights.js';
+import { addMetrics, type MetricsApi } from './admin-metrics.js';
 import { addReload } from './admin-reload.js';
 import { listenerUrl } from './front.js';
 
@@ -33,7 +34,7 @@ export type AdminOptions = {
   readonly reload: () => Promise<ReloadResult>;
   /** The configuration in use; null: it came from no file. */
   readonly inUse: (() => InUse) | null;
-  readonly metrics: { readonly contentType: string; readonly expose: () => Promise<string> };
+  readonly metrics: MetricsApi;
 };
 
 /** Longest time for a whole request of an operator. */
@@ -67,9 +68,7 @@ export class Admin {
       // What is wrong is for operators.
       return reply.code(ready ? 200 : 503).send(accessOf(request, config).kind === 'operator' ? readiness : { ready });
     });
-    fastify.get('/metrics', async (_request, reply) => {
-      return reply.header('content-type', options.metrics.contentType).send(await options.metrics.expose());
-    });
+    addMetrics(fastify, options.metrics);
     addFlights(fastify, options.flights);
     addExplain(fastify, options.explain);
     addReload(fastify, options.reload);

@@ -83,6 +83,11 @@ export class Upstream implements Attempted {
     return this.#config.retries;
   }
 
+  /** Origin of its only address; null: it has several, of which each attempt picks one. */
+  get onlyServer(): URL | null {
+    return this.#config.addresses.length === 1 ? (this.#config.addresses[0]?.url ?? null) : null;
+  }
+
   get preservesHost(): boolean {
     return this.#config.preserveHost;
   }

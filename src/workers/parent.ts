@@ -170,9 +170,9 @@ class Parent {
     this.#store = store;
     await store.open();
     const { Admin } = await import('../server/admin.js');
-    const expose = async (): Promise<string> => {
+    const asked = async (expose: () => Promise<string>): Promise<string> => {
       await this.#askAll<Figures>({ kind: 'figures' }, LOOK_MS);
-      return this.#figures.expose();
+      return expose();
     };
     const keyHealth = async (): Promise<readonly RouteKeyHealth[]> => {
       await this.#askAll<Figures>({ kind: 'figures' }, LOOK_MS);
@@ -194,7 +194,11 @@ class Parent {
       },
       reload: () => this.#reload(),
       inUse: () => this.#reloading.inUse,
-      metrics: { contentType: this.#figures.contentType, expose },
+      metrics: {
+        contentType: this.#figures.contentType,
+        expose: () => asked(() => this.#figures.expose()),
+        exposeOpenMetrics: () => asked(() => this.#figures.exposeOpenMetrics()),
+      },
     });
     return this.#admin.listen();
   }

@@ -233,6 +233,10 @@ export class Gateway {
     });
   }
 
+  sendAdmin(options: RequestOptions): Promise<Answered> {
+    return request(this.adminUrl, options);
+  }
+
   admin(path: string): Promise<Answered> {
     return request(this.adminUrl, { path });
   }

@@ -11,6 +11,7 @@ import { handle } from '../../src/exchange/handle.js';
 import { KeyHealth } from '../../src/exchange/key-health.js';
 import { Leaders } from '../../src/exchange/leaders.js';
 import type { ExchangeObserver } from '../../src/exchange/observer.js';
+import type { RequestTrace, TracedRequest } from '../../src/exchange/trace.js';
 import { Turns } from '../../src/exchange/turns.js';
 import { Listener } from '../../src/server/listener.js';
 import { Peers } from '../../src/server/peers.js';
@@ -43,6 +44,8 @@ export async function startInProcess(
     readonly upstreamUrl: string;
     readonly rules: readonly Rule[];
     readonly store: Store;
+    /** Begins the trace of a request. Default: none is traced. */
+    readonly traced?: (request: TracedRequest) => RequestTrace | null;
     /** What all recordings may have together. Default: more than any test records. */
     readonly budget?: MemoryBudget;
   },
@@ -66,7 +69,10 @@ export async function startInProcess(
     unsettled: () => counts.unsettled++,
     asked: () => {},
     reconciled: () => {},
-    over: (report) => reports.push(report),
+    over: (report) => {
+      reports.push(report);
+      report.trace?.over(report);
+    },
     failed: (error) => failures.push(error),
   };
   const local = new MemoryStore({ budget: new MemoryBudget(1_048_576) });
@@ -100,6 +106,7 @@ export async function startInProcess(
     takesUpgrade: () => false,
     handle: (caller) => {
       counts.arrived++;
+      caller.trace = options.traced?.(caller) ?? null;
       handle(caller, { ...handling, flights, turns, observer, health, calls: leaders.calls });
     },
     over: observer.over,
