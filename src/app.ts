@@ -7,9 +7,10 @@
 
 import type { Logger } from 'pino';
 import { Generations } from './app/generations.js';
+import { setLevelByOperator, takeLog } from './app/log-level.js';
 import { tellOfCertificate, tellOfReload } from './app/telling.js';
 import { openTracing } from './app/tracing.js';
-import type { Config, StoreConfig } from './config/config.js';
+import type { Config, LogLevel, StoreConfig } from './config/config.js';
 import { pseudonymOf } from './config/pseudonym.js';
 import { type ConfigSource, type ConfigState, Reloading, type ReloadResult } from './config/reloading.js';
 import type { Pair } from './config/tls-material.js';
@@ -22,6 +23,7 @@ import { Leaders } from './exchange/leaders.js';
 import type { AskOverload } from './exchange/overload.js';
 import { Reconciler } from './exchange/reconciler.js';
 import { Turns } from './exchange/turns.js';
+import { AccessLog } from './observe/access-log.js';
 import { keyHealthOf } from './observe/key-health-metrics.js';
 import { type Figures, Metrics } from './observe/metrics.js';
 import { watchExchange, watchUpstream } from './observe/watch.js';
@@ -61,6 +63,7 @@ export type Gateway = {
   take(config: Config): Promise<void>;
   readiness(): Promise<Readiness>;
   figures(): Promise<Figures>;
+  setLogLevel(level: LogLevel): void;
   /** Is not ready for `drain.delay`, but where it stops `at-once`; then stops accepting, lets flights end within `drain`, settles the rest, and closes everything. */
   close(how?: 'announced' | 'at-once'): Promise<void>;
 };
@@ -69,7 +72,10 @@ export type Gateway = {
 export async function startGateway(config: Config, options: GatewayOptions): Promise<Gateway> {
   const { version, log, source } = options;
   const metrics = new Metrics(version);
-  const observer = watchExchange(metrics, log);
+  metrics.useRules(config.rules);
+  const peers = new Peers(config.trustedProxies);
+  const access = new AccessLog({ log, config: config.log.access, trusts: (address) => peers.trusts(address) });
+  const observer = watchExchange(metrics, log, access);
   const tracing = await openTracing(config.tracing, { version, metrics, log });
   const budget = new MemoryBudget(config.store.maxMemoryBytes);
   const local = new MemoryStore({ budget });
@@ -101,7 +107,6 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     overload,
     health,
   };
-  const peers = new Peers(config.trustedProxies);
   const listener = new Listener({
     listen: config.listen,
     pair: options.pair ?? null,
@@ -125,19 +130,21 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   metrics.tellShedding(() => delay.share);
 
   const swap = async (next: Config): Promise<void> => {
-    const { eventLoopDelayMs } = generations.config.limits;
+    const { limits, log: logBefore } = generations.config;
     // All that can fail comes first; a request sees the one generation or the other.
     generations.swap(next);
     handling.generation = generations.present;
     identity.pseudonym = pseudonymOf(next);
-    if (next.limits.eventLoopDelayMs !== eventLoopDelayMs) {
+    if (next.limits.eventLoopDelayMs !== limits.eventLoopDelayMs) {
       delay.close();
       delay = new LoopDelay(next.limits.eventLoopDelayMs);
     }
     peers.trust(next.trustedProxies);
     listener.allow(next.limits, next.requestId.trust);
-    log.level = next.log.level;
+    takeLog(log, logBefore, next.log);
+    access.use(next.log.access);
     leaders.keepLatenciesOf(new Set(next.rules.map(({ name }) => name)));
+    metrics.useRules(next.rules);
     await metrics.upstreams.forgetGone().catch(observer.failed);
   };
   const reloading =
@@ -183,6 +190,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
         return explainer.explain(request, { values, store: ask === 'asked' ? store : null });
       },
       reload,
+      logLevel: { level: () => log.level as LogLevel, set: async (level) => setLevelByOperator(log, level) },
       inUse: reloading === null ? null : () => reloading.inUse,
       metrics: {
         contentType: metrics.contentType,
@@ -212,6 +220,9 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
       take: swap,
       readiness,
       figures: () => metrics.figures(),
+      setLogLevel: (level) => {
+        log.level = level;
+      },
       close: async (how = 'announced') => {
         reloading?.stop();
         isStopping = true;

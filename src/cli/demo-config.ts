@@ -97,7 +97,7 @@ export function demoConfig({ host, port, upstream }: { host: string; port: numbe
     trustedProxies: [],
     requestId: { trust: 'always' },
     tracing: { kind: 'off' },
-    log: { level: 'silent' },
+    log: { level: 'silent', format: 'json', access: { format: 'off', share: 1, target: 'none', client: 'none' } },
     drainDelayMs: 0,
     drainMs: 1_000,
   };

@@ -6,11 +6,11 @@
  */
 
 import { availableParallelism } from 'node:os';
-import { pino } from 'pino';
 import { type GatewayOptions, startGateway } from '../app.js';
 import type { Config } from '../config/config.js';
 import { loadConfig } from '../config/load.js';
 import { workerCountOf } from '../config/worker-shares.js';
+import { createLog } from '../observe/log-output.js';
 import type { ParentOptions, WorkersGateway } from '../workers/parent.js';
 import { BAD_CONFIG, DONE, FAILED } from './exit-code.js';
 import { openConfig } from './open-config.js';
@@ -32,7 +32,7 @@ export async function start({ signals, ...options }: StartOptions): Promise<numb
     return BAD_CONFIG;
   }
   const { config, file, included, warnings } = opened;
-  const log = pino({ level: config.log.level, timestamp: pino.stdTimeFunctions.isoTime });
+  const log = createLog(config.log);
   const always = log.child({}, config.log.level === 'silent' ? {} : { level: 'info' });
   log.info({ file, ...(included.length === 0 ? {} : { included }), version: options.version }, 'configuration');
   for (const { message, ...place } of warnings) log.warn(place, message);

@@ -198,7 +198,26 @@ export type TracingConfig =
       readonly resource: readonly (readonly [string, string])[];
     };
 
-export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
+export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+export type LogLevel = (typeof LOG_LEVELS)[number];
+
+export const ACCESS_FORMATS = ['json', 'clf', 'combined', 'off'] as const;
+
+/** The line of each request that is over. */
+export type AccessLogConfig = {
+  readonly format: (typeof ACCESS_FORMATS)[number];
+  /** Part of the requests that ended well that have one, 0 to 1; all others have one. */
+  readonly share: number;
+  /** `pattern`: the path of the rule, where it has a key. */
+  readonly target: 'none' | 'pattern' | 'path' | 'full';
+  readonly client: 'none' | 'truncated' | 'full';
+};
+
+export type LogConfig = {
+  readonly level: LogLevel;
+  readonly format: 'json' | 'text';
+  readonly access: AccessLogConfig;
+};
 
 export type Config = {
   readonly listen: ListenConfig;
@@ -214,7 +233,7 @@ export type Config = {
   /** CIDRs of peers whose `X-Forwarded-*` fields are believed. */
   readonly trustedProxies: readonly string[];
   readonly requestId: { readonly trust: RequestIdTrust };
-  readonly log: { readonly level: LogLevel };
+  readonly log: LogConfig;
   readonly tracing: TracingConfig;
   /** How long flights may go on once nothing more is accepted. */
   readonly drainMs: number;

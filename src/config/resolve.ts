@@ -18,6 +18,7 @@ import {
 import type { AdminConfig, Config, TracingConfig } from './config.js';
 import type { FieldPath } from './fault.js';
 import { limitsOf, listenOf } from './resolve-listener.js';
+import { logOf } from './resolve-log.js';
 import { storeOf } from './resolve-store.js';
 import { upstreamOf } from './resolve-upstream.js';
 import {
@@ -61,7 +62,7 @@ export function resolveConfig(
     limits: limitsOf(output.limits),
     trustedProxies: output.trustedProxies,
     requestId: output.requestId,
-    log: output.log,
+    log: logOf(output.log),
     tracing,
     ...drainOf(output.drain),
   });

@@ -5,13 +5,14 @@
  * Schema or a reference page can be made from it; the message of an issue is a noun phrase, what was expected; the
  * message of unknown fields is the comma-separated list of the known ones. Defaults that depend on something else
  * (`unmatched`, and those of rules and upstreams) stand in their sentence and are applied by resolve.ts. Rules have a file
- * of their own, route-schema.ts, and so have upstreams, upstream-schema.ts, the client's side, listener-schema.ts, Redis,
- * redis-schema.ts, and traces, tracing-schema.ts.
+ * of their own, route-schema.ts, and so have upstreams, upstream-schema.ts, the client's side, listener-schema.ts, the log,
+ * log-schema.ts, Redis, redis-schema.ts, and traces, tracing-schema.ts.
  */
 
 import { z } from 'zod';
 import { isIncludePattern, isNetworkRange } from './forms.js';
 import { limits, listen, listenHost, port, requestId } from './listener-schema.js';
+import { log } from './log-schema.js';
 import { redisFields } from './redis-schema.js';
 import { routes } from './route-schema.js';
 import { duration, fields, name, secret, size, text, wholeNumber } from './schema-parts.js';
@@ -107,14 +108,7 @@ export const configSchema = fields({
     .default([])
     .describe('Peers whose X-Forwarded fields are believed.'),
   requestId: requestId.prefault({}),
-  log: fields({
-    level: z
-      .enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'])
-      .default('info')
-      .describe('Least level that is logged.'),
-  })
-    .prefault({})
-    .describe('Logging to standard output, one JSON line each.'),
+  log: log.prefault({}),
   tracing,
   drain: z
     .union([

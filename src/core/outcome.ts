@@ -35,7 +35,8 @@ export type ProblemCode =
 export type OverloadReason = 'event-loop' | 'requests' | 'route';
 
 /** Why a request of a rule with a policy was forwarded without its protection. */
-export type BypassReason = 'key-missing' | 'key-malformed' | 'store-unavailable' | 'not-shareable';
+export type BypassReason = (typeof BYPASS_REASONS)[number];
+export const BYPASS_REASONS = ['key-missing', 'key-malformed', 'store-unavailable', 'not-shareable'] as const;
 
 /** What a request was to its flight. `queued`: it waited for its turn to have one; `none`: it had none. */
 export type Role = 'leader' | 'follower' | 'queued' | 'none';

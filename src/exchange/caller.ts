@@ -41,8 +41,20 @@ const NOTHING = Buffer.alloc(0);
  */
 const ENDS_CONNECTION: ReadonlySet<ProblemCode> = new Set(['bad-request', 'content-too-large', 'draining']);
 
+/** What was asked, for those who tell of it. */
+export type AskedRequest = {
+  readonly req: Pick<ClientRequest, 'httpVersion'>;
+  readonly target: string;
+  readonly fields: readonly string[];
+  readonly peer: Peer;
+  readonly rule: Rule | null;
+  /** Content of its answer that was given to its connection, bytes. */
+  readonly sentBytes: number;
+};
+
 /** What is known of a finished request: what logs and metrics read. */
 export type Report = {
+  readonly request: AskedRequest;
   readonly method: string;
   /** The rule's name, or `unmatched`. */
   readonly route: string;
@@ -96,6 +108,7 @@ export class Caller {
   readonly #startedMs = performance.now();
   #outcome: Outcome | null = null;
   #status = 0;
+  #sentBytes = 0;
   #waitedMs: number | null = null;
   #onLeft: (() => void) | null = null;
   #onDrain: (() => void) | null = null;
@@ -178,6 +191,11 @@ export class Caller {
   get generation(): Generation {
     if (this.#generation === null) throw new Error('the request has not been looked at');
     return this.#generation;
+  }
+
+  /** Content of its answer that was given to its connection, bytes; none of an upgraded one. */
+  get sentBytes(): number {
+    return this.#sentBytes;
   }
 
   /** Where it goes. */
@@ -295,7 +313,9 @@ export class Caller {
   /** False when the client's connection is full; `whenDrained` tells when there is room. */
   write(chunk: Buffer): boolean {
     this.#unflushed = false;
-    return this.gone || this.#res.writableEnded ? true : this.#res.write(chunk);
+    if (this.gone || this.#res.writableEnded) return true;
+    this.#sentBytes += chunk.length;
+    return this.#res.write(chunk);
   }
 
   /** Ends the answer. Trailers can only follow a chunked message. */
@@ -307,8 +327,9 @@ export class Caller {
       for (let i = 0; i + 1 < trailers.length; i += 2) pairs.push([trailers[i] as string, trailers[i + 1] as string]);
       this.#res.addTrailers(pairs);
     }
-    if (lastChunk === null) this.#res.end();
-    else this.#res.end(lastChunk);
+    if (lastChunk === null) return void this.#res.end();
+    this.#sentBytes += lastChunk.length;
+    this.#res.end(lastChunk);
   }
 
   /** Cuts an answer that cannot be finished, so that the client cannot take it for whole. */
@@ -353,6 +374,7 @@ export class Caller {
     this.#outcome = outcome;
     this.#status = response.status;
     if (this.role === 'follower') this.#endWait();
+    this.#sentBytes = response.content.length;
     sendWhole(this.#res, prepared);
     return true;
   }
@@ -423,6 +445,7 @@ export class Caller {
 
   #report(): Report {
     return {
+      request: this,
       method: this.method,
       route: this.route,
       policy: this.rule?.policy.kind ?? 'pass',

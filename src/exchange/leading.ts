@@ -78,6 +78,8 @@ export class Leading implements ForwardSink {
   /** Without a record: the piece that completes the content, kept back until the flight is settled. */
   #lastChunk: Buffer | null = null;
   #progressAtMs = performance.now();
+  /** Monotonic time (ms) of the last attempt. */
+  #sentAtMs = 0;
   #stage: 'asking' | 'answering' | 'paused' = 'asking';
   /** The client's content is on its way, and not all of it has been sent. */
   #uploading = false;
@@ -182,6 +184,7 @@ export class Leading implements ForwardSink {
   onSend(): boolean {
     if (!this.#keeper.held) return false;
     this.#progress();
+    this.#sentAtMs = this.#progressAtMs;
     this.#options.observer.sent(this.#options.caller.route);
     return true;
   }
@@ -192,9 +195,10 @@ export class Leading implements ForwardSink {
   }
 
   onFields(status: number, reason: string, fields: string[]): void {
-    const { caller, policy } = this.#options;
+    const { caller, policy, observer } = this.#options;
     this.#stage = 'answering';
     this.#progress();
+    observer.answered(caller.route, this.#progressAtMs - this.#sentAtMs, caller.trace);
     const passed = clientFields(fields);
     this.#expectedBytes = hasNoContent(caller.method, status) ? 0 : contentLengthOf(passed);
     const unshareable = this.#recorder.begin(status, reason, passed, this.#expectedBytes);

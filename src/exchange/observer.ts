@@ -5,6 +5,7 @@ import type { BypassReason, OverloadReason } from '../core/outcome.js';
 import type { Reconciled, ReconcileVerdict } from '../core/reconcile.js';
 import type { UnshareableReason } from '../core/sharing.js';
 import type { Report } from './caller.js';
+import type { RequestTrace } from './trace.js';
 
 /** An unknown outcome that the API's answer ended. `key` is the digest. */
 export type ReconciledReport = {
@@ -42,6 +43,8 @@ export type KeyFinding =
 export interface ExchangeObserver {
   /** A request was handed to a connected upstream socket. */
   sent(route: string): void;
+  /** The fields of its response are here, so many milliseconds later; with the trace of the request, if it has one. */
+  answered(route: string, afterMs: number, trace: RequestTrace | null): void;
   /** A request of a rule with a policy is forwarded without it. */
   unprotected(route: string, reason: BypassReason): void;
   /** A request is refused as one too many. */

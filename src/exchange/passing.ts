@@ -88,6 +88,8 @@ export class Passing implements ForwardSink {
   protected exchange: Exchange | null = null;
   protected readonly place: CallPlace;
   readonly #outcome: Outcome;
+  /** Monotonic time (ms) of the last attempt. */
+  #sentAtMs = 0;
 
   constructor(caller: Caller, outcome: Outcome, observer: ExchangeObserver, place: CallPlace) {
     this.caller = caller;
@@ -108,7 +110,12 @@ export class Passing implements ForwardSink {
 
   onSend(): boolean {
     this.observer.sent(this.caller.route);
+    this.#sentAtMs = performance.now();
     return true;
+  }
+
+  protected tellAnswered(): void {
+    this.observer.answered(this.caller.route, performance.now() - this.#sentAtMs, this.caller.trace);
   }
 
   onInterim(status: number, fields: string[]): void {
@@ -116,6 +123,7 @@ export class Passing implements ForwardSink {
   }
 
   onFields(status: number, reason: string, fields: string[]): void {
+    this.tellAnswered();
     this.caller.begin(status, reason, clientFields(fields), this.#outcome);
   }
 

@@ -47,6 +47,7 @@ class Upgrading extends Passing implements UpgradeSink {
 
   onSwitched(reason: string, fields: string[], socket: Socket): void {
     const { caller, observer } = this;
+    this.tellAnswered();
     if (caller.gone) {
       this.place.leave();
       return reset(socket);

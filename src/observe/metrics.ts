@@ -3,13 +3,15 @@
  * a label. Every request is counted once, when it is over, by the label of its outcome.
  */
 
-import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
-import { type BypassReason, labelOf, type OverloadReason } from '../core/outcome.js';
+import { Counter, Gauge, Registry } from 'prom-client';
+import { BYPASS_REASONS, type BypassReason, labelOf, type OverloadReason } from '../core/outcome.js';
 import type { Reconciled, ReconcileVerdict } from '../core/reconcile.js';
+import type { KeyedPolicy, Rule } from '../core/rule.js';
 import type { UnshareableReason } from '../core/sharing.js';
 import type { ExchangeObserver } from '../exchange/observer.js';
 import { KeyHealthMetrics } from './key-health-metrics.js';
 import { openMetricsText } from './open-metrics.js';
+import { collectProcessMetrics } from './process-metrics.js';
 import { StoreMetrics } from './store-metrics.js';
 import { Level, Tally } from './tally.js';
 import { Timings } from './timings.js';
@@ -20,7 +22,9 @@ export type Figures = Awaited<ReturnType<Registry['getMetricsAsJSON']>>;
 
 type Report = Parameters<ExchangeObserver['over']>[0];
 
-const WAIT_BUCKETS_S = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+const REFUSALS = ['limit', 'handshake', 'proxy-protocol'] as const;
+const WAIT_BUCKETS_S = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+const EXCHANGE_BUCKETS_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 
 export class Metrics {
   readonly #registry = new Registry();
@@ -76,6 +80,27 @@ export class Metrics {
     'route',
     WAIT_BUCKETS_S,
   );
+  readonly #durations = new Timings(
+    this.#registry,
+    'request_duration_seconds',
+    'Time from the arrival of a request until its answer was out, or its client gone; upgraded connections are not counted.',
+    'route',
+    EXCHANGE_BUCKETS_S,
+  );
+  readonly #latencies = new Timings(
+    this.#registry,
+    'upstream_latency_seconds',
+    'Time from handing a request to its upstream until the fields of the response, the upload included.',
+    'route',
+    EXCHANGE_BUCKETS_S,
+  );
+  readonly #waitLimits = new Gauge({
+    name: 'oneflight_wait_limit_seconds',
+    help: 'How long a request of the route may wait at most, as configured.',
+    labelNames: ['route'],
+    aggregator: 'max',
+    registers: [this.#registry],
+  });
   readonly #queued = new Gauge({
     name: 'oneflight_queued_requests',
     help: 'Requests that wait for their turn in this process now.',
@@ -116,7 +141,8 @@ export class Metrics {
   });
   constructor(version: string) {
     this.reloaded('good');
-    collectDefaultMetrics({ register: this.#registry });
+    for (const reason of REFUSALS) this.#refused.inc({ reason }, 0);
+    collectProcessMetrics(this.#registry);
     new Gauge({
       name: 'oneflight_build_info',
       help: 'Always 1; the label tells the version.',
@@ -145,7 +171,7 @@ export class Metrics {
     return this.#registry.getMetricsAsJSON();
   }
 
-  connectionRefused(reason: 'limit' | 'handshake' | 'proxy-protocol'): void {
+  connectionRefused(reason: (typeof REFUSALS)[number]): void {
     this.#refused.inc({ reason });
   }
 
@@ -179,11 +205,32 @@ export class Metrics {
     });
   }
 
-  over({ route, policy, outcome, waitedMs, trace }: Report): void {
+  /**
+   * These rules are in use. Their counters of what should never happen stand at 0 from now on: an increase can only be seen
+   * of a counter that was there before, and the first lost lease would raise no alarm.
+   */
+  useRules(rules: readonly Rule[]): void {
+    this.#waitLimits.reset();
+    for (const { name: route, policy } of rules) {
+      if (policy.kind === 'pass') continue;
+      const waitMs = waitMsOf(policy);
+      if (waitMs !== null) {
+        this.#waitLimits.set({ route }, waitMs / 1000);
+        this.#requests.expect(route, 'wait-timeout');
+      }
+      this.#lost.inc({ route }, 0);
+      this.#unsettled.inc({ route }, 0);
+      this.#requests.expect(route, 'outcome-unknown');
+      for (const reason of BYPASS_REASONS) this.#unprotected.inc({ route, reason }, 0);
+    }
+  }
+
+  over({ route, policy, outcome, waitedMs, durationMs, trace }: Report): void {
     this.#requests.count(route, labelOf(outcome));
+    // How long a conversation lasts in another protocol says nothing of how long requests take.
+    if (outcome.kind !== 'upgraded') this.#durations.observe(route, durationMs);
     if (waitedMs === null) return;
-    const traceId = trace === null ? null : trace.context.traceId;
-    (policy === 'queue' ? this.#turns : this.#waits).observe(route, waitedMs, traceId);
+    (policy === 'queue' ? this.#turns : this.#waits).observe(route, waitedMs, traceIdOf(trace));
   }
 
   queued(route: string, change: 1 | -1): void {
@@ -208,6 +255,10 @@ export class Metrics {
 
   sent(route: string): void {
     this.#sent.count(route);
+  }
+
+  answered(route: string, afterMs: number, trace: Report['trace']): void {
+    this.#latencies.observe(route, afterMs, traceIdOf(trace));
   }
 
   flights(route: string, change: 1 | -1): void {
@@ -246,4 +297,15 @@ export class Metrics {
   #counter<L extends string>(name: string, help: string, labelNames: L[]): Counter<L> {
     return new Counter({ name: `oneflight_${name}`, help, labelNames, registers: [this.#registry] });
   }
+}
+
+/** Milliseconds; null: its requests wait for nobody. */
+function waitMsOf(policy: KeyedPolicy): number | null {
+  if (policy.kind === 'reject') return null;
+  if (policy.kind === 'replay') return policy.wait.kind === 'none' ? null : policy.wait.waitMs;
+  return policy.waitMs;
+}
+
+function traceIdOf(trace: Report['trace']): string | null {
+  return trace === null ? null : trace.context.traceId;
 }

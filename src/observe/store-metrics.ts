@@ -6,6 +6,22 @@ import { Timings } from './timings.js';
 
 const BUCKETS_S = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.2, 0.3];
 
+/** Every question that is timed. */
+const OPERATIONS = [
+  'claim',
+  'look',
+  'renew',
+  'complete',
+  'release',
+  'relay',
+  'enter',
+  'settle',
+  'standing',
+  'taken',
+  'purge',
+  'ping',
+] as const;
+
 export class StoreMetrics {
   readonly #timings: Timings;
   readonly #errors: Counter<'operation'>;
@@ -18,11 +34,13 @@ export class StoreMetrics {
       labelNames: ['operation'],
       registers: [registry],
     });
+    // An increase can only be seen of a counter that was there before.
+    for (const operation of OPERATIONS) this.#errors.inc({ operation }, 0);
   }
 
   /** The same store, measured. Waiting for a settlement or a turn is not a question to the store and is not timed. */
   watch(store: Store): Store {
-    const timed = <T>(operation: string, ask: () => Promise<T>): Promise<T> => {
+    const timed = <T>(operation: (typeof OPERATIONS)[number], ask: () => Promise<T>): Promise<T> => {
       const askedAtMs = performance.now();
       return ask().then(
         (answer) => {

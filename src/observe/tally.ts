@@ -34,13 +34,22 @@ export class Tally {
     });
   }
 
+  /** Shows 0 until something is counted. */
+  expect(first: string, second = ''): void {
+    this.#add(first, second, 0);
+  }
+
   count(first: string, second = ''): void {
+    this.#add(first, second, 1);
+  }
+
+  #add(first: string, second: string, count: 0 | 1): void {
     let bySecond = this.#counts.get(first);
     if (bySecond === undefined) {
       bySecond = new Map();
       this.#counts.set(first, bySecond);
     }
-    bySecond.set(second, (bySecond.get(second) ?? 0) + 1);
+    bySecond.set(second, (bySecond.get(second) ?? 0) + count);
   }
 }
 

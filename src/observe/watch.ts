@@ -1,18 +1,16 @@
-/**
- * What the exchange tells becomes metrics and log lines. One line per exchange, derived from its outcome; no field
- * value, no content and no key in it.
- */
+/** What the exchange tells becomes metrics and log lines. */
 
 import type { Logger } from 'pino';
-import { labelOf, roleOf } from '../core/outcome.js';
 import type { UpstreamEvent } from '../core/upstream-event.js';
 import type { ExchangeObserver } from '../exchange/observer.js';
+import type { AccessLog } from './access-log.js';
 import type { Metrics } from './metrics.js';
 
 /** The observer that the composition root gives to the exchange. */
-export function watchExchange(metrics: Metrics, log: Logger): ExchangeObserver {
+export function watchExchange(metrics: Metrics, log: Logger, access: AccessLog): ExchangeObserver {
   return {
     sent: (route) => metrics.sent(route),
+    answered: (route, afterMs, trace) => metrics.answered(route, afterMs, trace),
     unprotected: (route, reason) => metrics.unprotected(route, reason),
     overloaded: (route, reason) => metrics.overloaded(route, reason),
     unshareable: (route, reason) => metrics.unshareable(route, reason),
@@ -43,23 +41,7 @@ export function watchExchange(metrics: Metrics, log: Logger): ExchangeObserver {
     over: (report) => {
       metrics.over(report);
       report.trace?.over(report);
-      if (!log.isLevelEnabled('info')) return;
-      log.info(
-        {
-          route: report.route,
-          policy: report.policy,
-          method: report.method,
-          outcome: labelOf(report.outcome),
-          role: roleOf(report.outcome),
-          status: report.status,
-          requestId: report.requestId,
-          durationMs: Math.round(report.durationMs * 10) / 10,
-          ...(report.waitedMs === null ? {} : { waitedMs: Math.round(report.waitedMs * 10) / 10 }),
-          ...(report.trace === null ? {} : { traceId: report.trace.context.traceId }),
-          ...(report.outcome.kind === 'bypassed' ? { reason: report.outcome.reason } : {}),
-        },
-        'exchange',
-      );
+      access.over(report);
     },
   };
 }

@@ -5,9 +5,10 @@
  * of a worker that does not answer, the last that it told counts. Levels are of the workers that live.
  */
 
-import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import { AggregatorRegistry, Counter, Gauge, Registry } from 'prom-client';
 import type { Figures } from './metrics.js';
 import { openMetricsText, withExemplars } from './open-metrics.js';
+import { collectProcessMetrics } from './process-metrics.js';
 
 /** What goes on when the process that had counted it is gone. */
 const LASTING: ReadonlySet<unknown> = new Set(['counter', 'histogram', 'summary']);
@@ -40,7 +41,7 @@ export class WorkerFigures {
   #adding: 'no' | 'yes' = 'no';
 
   constructor() {
-    collectDefaultMetrics({ register: this.#process });
+    collectProcessMetrics(this.#process);
     this.reloaded('good');
     const latest = this.#latest;
     new Gauge({

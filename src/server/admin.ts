@@ -14,6 +14,7 @@ import { accessOf, guard } from './admin-access.js';
 import { addConfig } from './admin-config.js';
 import { addExplain, type ExplainApi } from './admin-explain.js';
 import { addFlights, type FlightsApi } from './admin-flights.js';
+import { addLogLevel, type LogLevelApi } from './admin-log-level.js';
 import { addMetrics, type MetricsApi } from './admin-metrics.js';
 import { addReload } from './admin-reload.js';
 import { listenerUrl } from './front.js';
@@ -32,6 +33,7 @@ export type AdminOptions = {
   readonly flights: FlightsApi;
   readonly explain: ExplainApi;
   readonly reload: () => Promise<ReloadResult>;
+  readonly logLevel: LogLevelApi;
   /** The configuration in use; null: it came from no file. */
   readonly inUse: (() => InUse) | null;
   readonly metrics: MetricsApi;
@@ -72,6 +74,7 @@ export class Admin {
     addFlights(fastify, options.flights);
     addExplain(fastify, options.explain);
     addReload(fastify, options.reload);
+    addLogLevel(fastify, options.logLevel);
     if (options.inUse !== null) addConfig(fastify, options.inUse);
     fastify.setNotFoundHandler((_request, reply) => {
       const { status, content } = problemMessage('no-route');

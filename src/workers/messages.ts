@@ -1,5 +1,6 @@
 /** What parent and worker say to each other beside the store: orders one way, words the other. */
 
+import type { LogLevel } from '../config/config.js';
 import type { Pair } from '../config/tls-material.js';
 import type { Figures } from '../observe/metrics.js';
 import type { PortableConfig } from './portable-config.js';
@@ -10,6 +11,7 @@ export type Asked =
   | { readonly kind: 'figures' }
   /** Read what it reads for itself again: the certificate. */
   | { readonly kind: 'reload' }
+  | { readonly kind: 'log-level'; readonly level: LogLevel }
   /** Take another configuration into use, that of the whole gateway. */
   | { readonly kind: 'take'; readonly config: PortableConfig };
 
@@ -24,6 +26,8 @@ export type Order =
       readonly config: PortableConfig;
       /** The certificate that the others show; null: none, requests come in clear. */
       readonly pair: Pair | null;
+      /** That of the configuration, or what an operator has said since. */
+      readonly logLevel: LogLevel;
     }
   | { readonly kind: 'ask'; readonly id: number; readonly asked: Asked }
   /** End what is in progress, accept no more, and exit. */

@@ -10,9 +10,10 @@ import cluster from 'node:cluster';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import { KnownRules } from '../app/known-rules.js';
+import { setLevelByOperator, takeLog } from '../app/log-level.js';
 import { tellOfReload } from '../app/telling.js';
 import { type Gateway, openableStore } from '../app.js';
-import type { Config } from '../config/config.js';
+import type { Config, LogLevel } from '../config/config.js';
 import { type ConfigSource, Reloading, type ReloadResult } from '../config/reloading.js';
 import { memoryShares } from '../config/worker-shares.js';
 import { MemoryBudget } from '../core/memory-budget.js';
@@ -157,7 +158,15 @@ class Parent {
       ...this.#config,
       listen: { ...this.#config.listen, port: this.#port ?? this.#config.listen.port },
     };
-    worker.order({ kind: 'begin', worker: number, count, version, config: toPortable(config), pair });
+    worker.order({
+      kind: 'begin',
+      worker: number,
+      count,
+      version,
+      config: toPortable(config),
+      pair,
+      logLevel: log.level as LogLevel,
+    });
     return worker;
   }
 
@@ -193,6 +202,7 @@ class Parent {
         return new Explainer(this.#config).explain(request, { values, store: ask === 'asked' ? store : null });
       },
       reload: () => this.#reload(),
+      logLevel: { level: () => log.level as LogLevel, set: (level) => this.#setLogLevel(level) },
       inUse: () => this.#reloading.inUse,
       metrics: {
         contentType: this.#figures.contentType,
@@ -238,6 +248,13 @@ class Parent {
     return result;
   }
 
+  async #setLogLevel(level: LogLevel): Promise<void> {
+    setLevelByOperator(this.#options.log, level);
+    const all = await this.#askAll<void>({ kind: 'log-level', level }, LOOK_MS);
+    const deaf = all.filter(({ said }) => said instanceof Error).map(({ worker }) => worker.number);
+    if (deaf.length > 0) throw new Error(`worker ${deaf.join(', ')} did not answer, and may log as before`);
+  }
+
   /** All workers serve the same: one that cannot take what others have taken gives its place to another. */
   async #swap(next: Config): Promise<void> {
     const { log } = this.#options;
@@ -257,7 +274,7 @@ class Parent {
       worker.kill();
     }
     this.#rules.replace(next.rules);
-    log.level = next.log.level;
+    takeLog(log, before.log, next.log);
   }
 
   async #close(): Promise<void> {

@@ -9,10 +9,10 @@
 import '../cli/young-objects.js';
 import cluster from 'node:cluster';
 import { Socket } from 'node:net';
-import { pino } from 'pino';
 import { type Gateway, startGateway } from '../app.js';
 import type { Config } from '../config/config.js';
 import { workerShare } from '../config/worker-shares.js';
+import { createLog } from '../observe/log-output.js';
 import { ParentStore } from '../store/parent-store.js';
 import { type Asked, type Order, STORE_FD, type Word } from './messages.js';
 import { fromPortable } from './portable-config.js';
@@ -56,11 +56,12 @@ async function begin({
   version,
   config: portable,
   pair,
+  logLevel,
 }: Extract<Order, { kind: 'begin' }>): Promise<Serving | null> {
   const share = (whole: Config): Config => workerShare(whole, worker - 1, count);
   const config = share(fromPortable(portable));
-  const { level } = config.log;
-  const log = pino({ level, timestamp: pino.stdTimeFunctions.isoTime }).child({ worker });
+  const { format } = config.log;
+  const log = createLog({ level: logLevel, format }).child({ worker });
   try {
     const inParent = config.store.kind === 'memory';
     // Without it a worker is of no use, even if its parent lives.
@@ -89,7 +90,7 @@ async function answer(id: number, asked: Asked): Promise<void> {
   }
 }
 
-function ask({ gateway, share }: Serving, asked: Asked): Promise<unknown> {
+function ask({ gateway, share }: Serving, asked: Asked): unknown {
   switch (asked.kind) {
     case 'readiness':
       return gateway.readiness();
@@ -97,6 +98,8 @@ function ask({ gateway, share }: Serving, asked: Asked): Promise<unknown> {
       return gateway.figures();
     case 'reload':
       return gateway.reload();
+    case 'log-level':
+      return gateway.setLogLevel(asked.level);
     case 'take':
       return gateway.take(share(fromPortable(asked.config)));
   }

@@ -51,7 +51,8 @@ t.test('a file with one upstream and nothing else gets every default', async (t)
   t.same(config.rules, []);
   t.same(config.unmatched, { kind: 'upstream', name: 'api' });
   t.same(config.trustedProxies, []);
-  t.same(config.log, { level: 'info' });
+  const access = { format: 'json', share: 1, target: 'none', client: 'none' };
+  t.same(config.log, { level: 'info', format: 'json', access });
   t.equal(config.drainMs, 30_000);
   const { addresses, ...api } = config.upstreams.get('api')!;
   t.equal(addresses.length, 1);

@@ -36,6 +36,7 @@ async function startRig(t: Test, standing: Store['standing'] = unknown): Promise
   const observer = {
     ...{
       sent() {},
+      answered() {},
       unprotected() {},
       keyFound() {},
       unshareable() {},

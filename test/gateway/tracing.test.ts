@@ -493,6 +493,7 @@ t.test('OpenMetrics for who asks for it: the same samples, and the traces of wai
     'm',
   );
   t.match(open.text, exemplar);
+  t.match(open.text, /^oneflight_upstream_latency_seconds_bucket\{[^}]+\} 1 # \{trace_id="[0-9a-f]{32}"\} 0\./m);
   t.match(open.text, /^# TYPE oneflight_requests counter$/m);
   const plain = await gateway.admin('/metrics');
   t.match(plain.header('content-type'), /^text\/plain; version=0\.0\.4/);

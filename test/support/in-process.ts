@@ -56,6 +56,7 @@ export async function startInProcess(
   const failures: unknown[] = [];
   const observer: ExchangeObserver = {
     sent: () => counts.sent++,
+    answered: () => {},
     unprotected: () => {},
     overloaded: () => {},
     unshareable: () => {},
