@@ -20,6 +20,7 @@ import { Flights } from './exchange/flights.js';
 import { handle, maySwitch } from './exchange/handle.js';
 import { KeyHealth } from './exchange/key-health.js';
 import { Leaders } from './exchange/leaders.js';
+import { Observing } from './exchange/observing.js';
 import type { AskOverload } from './exchange/overload.js';
 import { Reconciler } from './exchange/reconciler.js';
 import { Turns } from './exchange/turns.js';
@@ -91,6 +92,8 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   const health = new KeyHealth(observer);
   const flights = new Flights({ store, local, leaders, observer, reconciler, health, newFlightId });
   const turns = new Turns({ store, local, leaders, observer });
+  const { secrets } = config.store;
+  const observing = new Observing({ store, local, observer, calls: leaders.calls, secrets });
   let delay = new LoopDelay(config.limits.eventLoopDelayMs);
   const overload: AskOverload = () => {
     if (listener.requestCount > generations.config.limits.maxRequests) return 'requests';
@@ -98,9 +101,10 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   };
   const handling = {
     generation: generations.present,
-    secrets: config.store.secrets,
+    secrets,
     flights,
     turns,
+    observing,
     observer,
     calls: leaders.calls,
     identity,
@@ -230,6 +234,8 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
         // Load balancers need a moment to see it; what they still send is served.
         if (how === 'announced' && drainDelayMs > 0) await new Promise((resolve) => setTimeout(resolve, drainDelayMs));
         await stop(listener, leaders, turns, reconciler, drainMs, log);
+        // Its requests are over; what it still holds is for nobody.
+        await observing.stop();
         await closeAdapters();
       },
     };

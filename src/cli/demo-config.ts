@@ -8,6 +8,7 @@ import type { CoalescePolicy, RejectPolicy } from '../core/rule.js';
 
 const REFRESH: CoalescePolicy = {
   kind: 'coalesce',
+  mode: 'protects',
   scope: 'session-refresh',
   key: [{ from: 'body', name: '/refreshToken', optional: false }],
   identity: {
@@ -38,10 +39,12 @@ const REFRESH: CoalescePolicy = {
   onLeaderFailure: { kind: 'fail' },
   onUnshareable: 'by-method',
   unshareableForMs: 60_000,
+  verify: null,
 };
 
 const PROCEED: RejectPolicy = {
   kind: 'reject',
+  mode: 'protects',
   scope: 'step-proceed',
   key: [
     { from: 'param', name: 'session', optional: false },

@@ -61,6 +61,11 @@ function digestRows({ secret, digest, fingerprint }: DigestExplained): string[][
 }
 
 function becomesRows(becomes: Becomes): string[][] {
+  if (becomes.kind === 'observed') {
+    const { would } = becomes;
+    const others = would.kind === 'claims' ? becomesRows(would) : [['would be', becomesText(would)]];
+    return [['becomes', `${becomesText(becomes)}; if it did not:`], ...others];
+  }
   if (becomes.kind !== 'claims') return [['becomes', becomesText(becomes)]];
   const { ifInFlight, ifKept, ifOther } = becomes;
   return [
@@ -77,6 +82,8 @@ function becomesText(becomes: Becomes): string {
       return [`${becomes.status} ${becomes.code}`, ...(becomes.detail === null ? [] : [becomes.detail])].join(': ');
     case 'passed':
       return 'forwarded as it is';
+    case 'observed':
+      return 'forwarded as it is: the rule only observes';
     case 'bypassed':
       return `forwarded unprotected (${becomes.reason})`;
     case 'claims':

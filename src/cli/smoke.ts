@@ -127,6 +127,10 @@ function planOf(options: SmokeOptions, config: Config): Plan {
   const { policy } = rule;
   if (policy.kind === 'pass')
     throw new UsageError(`--route: \`${rule.name}\` has policy pass: there is nothing to check`);
+  if (policy.mode === 'observes') {
+    const why = 'only observes (`observe: true`): every request is forwarded';
+    throw new UsageError(`--route: \`${rule.name}\` ${why}`);
+  }
   const keyed: KeyedRule = { ...rule, policy };
   const vary = options.vary === undefined ? policy.key[0] : partOption('--vary', options.vary);
   if (vary === undefined) throw new UsageError('--vary: the rule has no key part, name the part to change');

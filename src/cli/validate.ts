@@ -55,6 +55,8 @@ async function report(result: Loaded, { print, stdout, stderr }: ValidateOptions
     counted(config.upstreams.size, 'upstream'),
     `${config.store.kind} store`,
   ];
+  const observing = config.rules.filter(({ policy }) => policy.kind !== 'pass' && policy.mode === 'observes').length;
+  if (observing > 0) facts.splice(1, 0, `${observing} of them only observing`);
   if (included.length > 0) facts.push(counted(included.length, 'included file'));
   if (warnings.length > 0) facts.push(counted(warnings.length, 'warning'));
   const beside = print ? stderr : stdout;

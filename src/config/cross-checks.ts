@@ -6,6 +6,7 @@
  */
 
 import { paramNames } from '../core/path-pattern.js';
+import { isSafe } from '../core/rule.js';
 import type { ConfigDraft, RouteDraft } from './check.js';
 import { type Fault, type FieldPath, pathText } from './fault.js';
 import { isLoopback } from './forms.js';
@@ -48,6 +49,7 @@ export function crossCheck(draft: ConfigDraft, root: Located): Fault[] {
       ...headerFaults(route, path, root),
       ...paramFaults(route, path, root),
       ...electionFaults(route, path, root),
+      ...verifyFaults(route, path, root),
       ...unknownFaults(route, path, root),
       ...reconcileFaults(route, path, root),
       ...forwardFaults(route, path, root),
@@ -156,6 +158,19 @@ function electionFaults(route: RouteDraft, path: FieldPath, root: Located): Faul
   const settled = route.onLeaderFailure !== undefined || !('onLeaderFailure' in route);
   if (!settled || route.onLeaderFailure === 'elect') return [];
   return [faultAt(root, [...path, 'elections'], 'no elections without onLeaderFailure: elect')];
+}
+
+/** A second call of an unsafe method is a second execution. */
+function verifyFaults(route: RouteDraft, path: FieldPath, root: Located): Fault[] {
+  if (route.policy !== 'coalesce' || route.verify === undefined) return [];
+  if (typeof route.verify === 'object' && route.verify.unsafeMethods !== 'refuse') return [];
+  // What is invalid in them has been told already.
+  if (route.match === undefined || ('methods' in route.match && route.match.methods === undefined)) return [];
+  const { methods } = route.match;
+  if (methods?.every((method) => method === undefined || isSafe(method))) return [];
+  const got = methods === undefined ? 'all methods' : methods.join(', ');
+  const expected = 'match.methods to be safe ones such as GET, or verify.unsafeMethods: execute-twice';
+  return [faultAt(root, [...path, 'verify'], expected, { got })];
 }
 
 function unknownFaults(route: RouteDraft, path: FieldPath, root: Located): Fault[] {

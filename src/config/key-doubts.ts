@@ -76,6 +76,15 @@ function otherBounds(first: Rule, { policy }: Rule, route: FieldPath, root: Loca
   return doubts;
 }
 
+/** The one observes as if the other were not there. */
+function observedApart(first: Rule, { name, policy }: Rule, route: FieldPath): Doubt {
+  const observes = policy.kind !== 'pass' && policy.mode === 'observes' ? name : first.name;
+  const message =
+    `routes ${first.name} and ${name} share no key under their scope as long as only one of them observes: ` +
+    `${observes} does not see the requests of the other`;
+  return { code: 'scope-not-shared', path: [...route, 'observe'], message };
+}
+
 /** Rules of different policies that name one scope: whoever wrote them expected one lock. */
 export function scopeDoubts(rules: readonly Rule[], root: Located): Doubt[] {
   const firstOfScope = new Map<string, Rule>();
@@ -84,8 +93,9 @@ export function scopeDoubts(rules: readonly Rule[], root: Located): Doubt[] {
     if (policy.kind === 'pass') return [];
     const first = firstOfScope.get(policy.scope);
     if (first === undefined) firstOfScope.set(policy.scope, rule);
-    if (first === undefined) return [];
+    if (first === undefined || first.policy.kind === 'pass') return [];
     const route = ['routes', index];
+    if (first.policy.mode !== policy.mode) return [observedApart(first, rule, route)];
     if (first.policy.kind === policy.kind) return otherBounds(first, rule, route, root);
     const written = valueAt(root, [...route, 'scope']) !== undefined;
     const message =

@@ -14,6 +14,7 @@ import {
   type RejectPolicy,
   type ReplayPolicy,
   type Rule,
+  type Verify,
 } from '../core/rule.js';
 import type { AdminConfig, Config, TracingConfig } from './config.js';
 import type { FieldPath } from './fault.js';
@@ -25,13 +26,14 @@ import {
   DEFAULT_ELECTIONS,
   DEFAULT_POLL,
   DEFAULT_UNKNOWN_FOR,
+  DEFAULT_VERIFIED_FIELDS,
   type KeyPartOutput,
   type RouteOutput,
   retryAfterSeconds,
 } from './route-schema.js';
 import type { ConfigOutput } from './schema.js';
 import { statusRangeOf } from './statuses.js';
-import { durationMs, sizeBytes } from './units.js';
+import { durationMs, shareOf, sizeBytes } from './units.js';
 
 type RouteOf<Kind extends KeyedPolicy['kind']> = Extract<RouteOutput, { policy: Kind }>;
 
@@ -109,6 +111,7 @@ const IDEMPOTENCY_KEY: KeyPart = { from: 'idempotency-key', name: 'idempotency-k
 function keyedOf(route: RouteOf<KeyedPolicy['kind']>) {
   const unknownFor = route.unknownFor ?? DEFAULT_UNKNOWN_FOR[route.policy];
   return {
+    mode: route.observe ? ('observes' as const) : ('protects' as const),
     scope: route.scope ?? route.name,
     key: route.key?.map(keyPartOf) ?? [IDEMPOTENCY_KEY],
     identity: identityOf(route.identity),
@@ -154,7 +157,13 @@ function coalesceOf(route: RouteOf<'coalesce'>): CoalescePolicy {
         : { kind: 'fail' },
     onUnshareable: route.onUnshareable ?? 'by-method',
     unshareableForMs: durationMs(route.unshareableFor),
+    verify: route.verify === undefined ? null : verifyOf(route.verify),
   };
+}
+
+function verifyOf(verify: NonNullable<RouteOf<'coalesce'>['verify']>): Verify {
+  const { share, fields } = typeof verify === 'object' ? verify : { share: verify, fields: DEFAULT_VERIFIED_FIELDS };
+  return { share: shareOf(share), fields: fields.map((name) => name.toLowerCase()) };
 }
 
 function rejectOf(route: RouteOf<'reject'>): RejectPolicy {

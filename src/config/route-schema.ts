@@ -14,9 +14,11 @@ import { isToken } from '../core/token.js';
 import { goesUpstream } from '../http/fields.js';
 import { FIELD_VALUE, isFreeField, isHostPattern, isMethod, isQuestionField } from './forms.js';
 import { duration, fields, name, size, statusList, text, wholeNumber } from './schema-parts.js';
-import { DURATION, durationMs } from './units.js';
+import { DURATION, durationMs, PERCENTAGE, shareOf } from './units.js';
 
 export const DEFAULT_POLL = '500ms';
+/** What a response is read by, and where it leads. */
+export const DEFAULT_VERIFIED_FIELDS = ['content-type', 'content-encoding', 'location'];
 export const DEFAULT_ELECTIONS = 1;
 /** Of the routes with `onUnknown: hold`. */
 export const DEFAULT_UNKNOWN_FOR = { coalesce: '5m', reject: '5m', replay: '24h', queue: '5m' } as const;
@@ -141,6 +143,12 @@ const reconcile = fields({
 }).describe('How the API is asked what became of an operation whose outcome nobody knows, with onUnknown: hold.');
 
 const keyedFields = {
+  observe: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Whether the route only observes: every request is forwarded, and what would have become of it is counted and logged.',
+    ),
   scope: name
     .optional()
     .describe("Namespace of the key, the route's name when left out: routes of one policy with one scope share keys."),
@@ -187,6 +195,28 @@ const callerFields = [
 ];
 const onStoreDown = z.enum(['local', 'pass', 'reject']);
 const maxShared = size('1B', '1GiB').default('8MiB').describe('Largest response that is kept for others.');
+
+const percentage = text(
+  'a percentage above 0% and up to 100%, such as 1%',
+  (share) => PERCENTAGE.test(share) && shareOf(share) > 0,
+);
+
+const verify = z.union([
+  percentage,
+  fields({
+    share: percentage.describe('Of how many of them.'),
+    fields: z
+      .array(fieldName)
+      .default(DEFAULT_VERIFIED_FIELDS)
+      .describe('Fields of the responses that are compared, beside status and content.'),
+    unsafeMethods: z
+      .enum(['refuse', 'execute-twice'])
+      .default('refuse')
+      .describe(
+        'Whether unsafe methods may be verified too: what such a request does is then done a second time. Without it the methods of the route must be safe.',
+      ),
+  }),
+]);
 
 const waitMax = duration('1ms', '1h');
 
@@ -258,6 +288,11 @@ export const ROUTE_POLICIES = {
       .default('60s')
       .describe(
         'How long it is remembered that a response must not be shared: until then nobody waits for the next; 0s: not at all.',
+      ),
+    verify: verify
+      .optional()
+      .describe(
+        'Of this part of the requests that are given the response of another one, the upstream is asked as well, and what differs is counted and logged; a percentage, or { share, fields, unsafeMethods }. None when left out.',
       ),
   }),
   reject: fields({

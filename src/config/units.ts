@@ -5,6 +5,9 @@ export const DURATION = /^(?:0|([0-9]{1,9})(ms|s|m|h))$/;
 /** `512`, `512B`, `64KiB`, `8MiB`, `2GiB`. */
 export const SIZE = /^([0-9]{1,12})(B|KiB|MiB|GiB)?$/;
 
+/** `1%`, `0.05%`, `100%`. */
+export const PERCENTAGE = /^(100|[0-9]{1,2}(?:\.[0-9]{1,3})?)%$/;
+
 const MILLISECONDS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
 const BYTES: Readonly<Record<string, number>> = { B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3 };
 
@@ -19,4 +22,10 @@ export function durationMs(value: string | number): number {
 export function sizeBytes(value: string | number): number {
   const [, digits, unit] = SIZE.exec(String(value)) ?? [];
   return Number(digits) * (BYTES[unit ?? 'B'] ?? Number.NaN);
+}
+
+/** A percentage as a part of 1; NaN for what is none. */
+export function shareOf(value: string): number {
+  const [, digits] = PERCENTAGE.exec(value) ?? [];
+  return Number(digits) / 100;
 }

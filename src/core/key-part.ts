@@ -45,9 +45,14 @@ export type CompiledPart = Omit<KeyPart, 'name'> & {
   readonly label: string;
 };
 
+/** The part as it is written in the configuration, without any value. */
+export function partLabel({ from, name }: KeyPart): string {
+  return `${from === 'idempotency-key' ? 'header' : from}: ${name}`;
+}
+
 /** Makes a part ready and appends the pointer of a body part. Throws when that is none; the configuration refused it. */
 export function compilePart(part: KeyPart, pointers: JsonPointer[]): CompiledPart {
-  const label = `${part.from === 'idempotency-key' ? 'header' : part.from}: ${part.name}`;
+  const label = partLabel(part);
   if (part.from === 'body') {
     const pointer = parsePointer(part.name);
     if (pointer === null) throw new Error(`not a JSON pointer: ${part.name}`);

@@ -7,7 +7,8 @@
  *
  * A key holds the policy's kind, its scope, what else makes responses differ where they are given to others (method,
  * range, conditions; what reject and queue lock is one whatever the method), the caller's identity and the parts. Names of parts
- * are not in it: rules of one scope share their keys by value.
+ * are not in it: rules of one scope share their keys by value. A rule that only observes has keys of its own: what it claims
+ * holds nobody up who is protected, and what it leaves behind answers nobody once it protects.
  */
 
 import type { KeyMaterial } from './claim.js';
@@ -89,7 +90,7 @@ export function keyOf(policy: KeyedPolicy, view: RequestView, secret: string | n
   const asking = identity === null ? PUBLIC_ELEMENT : groupElement('i', callers);
   const text = groupElement('k', [
     textElement(DOMAIN),
-    textElement(policy.kind),
+    textElement(policy.mode === 'observes' ? `observed ${policy.kind}` : policy.kind),
     textElement(policy.scope),
     selection,
     asking,

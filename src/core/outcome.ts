@@ -57,6 +57,8 @@ export type Outcome =
   | { readonly kind: 'hit'; readonly ttlMs: number }
   /** Forwarded unprotected. */
   | { readonly kind: 'bypassed'; readonly reason: BypassReason }
+  /** Forwarded by a rule that only observes; what would have become of it is told apart (observed.ts). */
+  | { readonly kind: 'observed' }
   /** Answered by the gateway itself. */
   | { readonly kind: 'refused'; readonly code: ProblemCode; readonly role: Role }
   /** An answer that had begun could not be finished: the connection was cut. */
@@ -84,6 +86,7 @@ export function roleOf(outcome: Outcome): Role {
     case 'upgraded':
     case 'hit':
     case 'bypassed':
+    case 'observed':
       return 'none';
   }
 }

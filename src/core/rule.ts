@@ -40,6 +40,8 @@ export type OnStoreDown = 'local' | 'pass' | 'reject';
 
 /** What every policy with a key has. */
 type Keyed = {
+  /** `observes`: every request is forwarded, and what would have become of it is counted and logged. */
+  readonly mode: 'protects' | 'observes';
   /** Namespace of the key; rules of one policy with one scope share their keys. */
   readonly scope: string;
   readonly key: readonly KeyPart[];
@@ -112,6 +114,15 @@ export type CoalescePolicy = Keyed & {
   readonly onUnshareable: 'by-method' | 'forward' | 'fail';
   /** How long it is remembered of a key that its response was unshareable; 0: it is not. */
   readonly unshareableForMs: number;
+  /** Of which requests that were given somebody else's response the upstream is asked as well; null: of none. */
+  readonly verify: Verify | null;
+};
+
+export type Verify = {
+  /** Above 0, up to 1. */
+  readonly share: number;
+  /** Fields of the two responses that are compared beside status and content; lower case. */
+  readonly fields: readonly string[];
 };
 
 /** Statuses from one to another, both included. */

@@ -14,21 +14,24 @@ import { spanOfFlight } from '../core/trace-context.js';
 import type { Caller } from './caller.js';
 import { HandingOut } from './handing-out.js';
 import type { Leaders } from './leaders.js';
-import type { ExchangeObserver } from './observer.js';
+import type { ExchangeObserver, VerifiedReport } from './observer.js';
 import { bypass } from './passing.js';
+import { Verifying } from './verifying.js';
 
 export type AnsweringOptions = {
-  readonly leaders: Pick<Leaders, 'budget' | 'latencyMsOf' | 'calls'>;
+  readonly leaders: Pick<Leaders, 'budget' | 'latencyMsOf' | 'calls' | 'goesOn'>;
   readonly observer: ExchangeObserver;
 };
 
 export class Answering {
   readonly #options: AnsweringOptions;
   readonly #handingOut: HandingOut;
+  readonly #verifying: Verifying;
 
   constructor(options: AnsweringOptions) {
     this.#options = options;
     this.#handingOut = new HandingOut(options.leaders.budget);
+    this.#verifying = new Verifying(options);
   }
 
   /** With what the key was kept with. */
@@ -36,6 +39,7 @@ export class Answering {
     const added = claimPolicyOf(caller).kind === 'replay' ? replayFields(ttlMs) : [];
     const given = { ageMs, outcome: { kind: 'hit', ttlMs }, added } as const;
     if (this.#handingOut.give(caller, key, response, given, false) === 'overloaded') caller.refuse('overloaded');
+    else if (this.isToBeVerified(caller)) this.verify(caller, response, 'hit');
   }
 
   /** With the response of the flight that it has waited for: that one is in memory by now. */
@@ -45,6 +49,18 @@ export class Answering {
     const added = isReplay ? replayFields(policy.keepMs) : [];
     const given = { ageMs: isReplay ? 0 : null, outcome: { kind: 'collapsed' }, added } as const;
     if (this.#handingOut.give(caller, key, response, given, true) === 'overloaded') caller.refuse('overloaded');
+    else if (this.isToBeVerified(caller)) this.verify(caller, response, 'collapsed');
+  }
+
+  /** Whether what a request is given is to be compared with what it would have got: drawn by lot, each time. */
+  isToBeVerified(caller: Caller): boolean {
+    return this.#verifying.draws(caller, claimPolicyOf(caller));
+  }
+
+  /** Compares what a request was given. */
+  verify(caller: Caller, response: SharedResponse, as: VerifiedReport['as']): void {
+    const policy = claimPolicyOf(caller);
+    if (policy.kind === 'coalesce') this.#verifying.verify(caller, policy, response, as);
   }
 
   /** With nobody's response but its own: it is forwarded as if it had no key. */

@@ -58,6 +58,8 @@ export class Flight {
   expects: Expects = 'shareable';
   /** The response as it comes, once it may be read; null before. */
   recording: Recording | null = null;
+  /** Of those who read it, who is to be compared with the upstream's own answer when it is whole. */
+  readonly verified: Caller[] = [];
   readonly #waiting = new Set<Caller>();
   readonly #listener: FlightListener;
   #timer: NodeJS.Timeout | null = null;

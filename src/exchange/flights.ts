@@ -171,6 +171,7 @@ export class Flights {
     caller.whenLeft(() => recording.detach(caller));
     caller.begin(status, reason, fields, { kind: 'collapsed' });
     recording.attach(caller);
+    if (this.#answering.isToBeVerified(caller)) flight.verified.push(caller);
   }
 
   /** `trace`: of whoever opened the flight. */
@@ -352,6 +353,9 @@ export class Flights {
   /** The flight has ended: it is closed, and everybody who waits here learns how. */
   #conclude(flight: Flight, settlement: Settlement): void {
     this.#close(flight);
+    for (const caller of flight.verified.splice(0)) {
+      if (settlement.kind === 'response') this.#answering.verify(caller, settlement.response, 'collapsed');
+    }
     this.#tell(flight, settlement);
   }
 

@@ -1,7 +1,7 @@
 /**
  * One request's life, in order: is it readable in one way only? which rule? what key? who has it? What can be said without
- * asking anybody is said by judging.ts; the rest is flights.ts for requests with a key, turns.ts for those that queue, and
- * passing.ts for those without.
+ * asking anybody is said by judging.ts; the rest is flights.ts for requests with a key, turns.ts for those that queue,
+ * passing.ts for those without, and observing.ts for those whose rule only observes.
  */
 
 import { keyOf, needsContent } from '../core/key.js';
@@ -27,6 +27,7 @@ import {
 } from './judging.js';
 import type { KeyHealth } from './key-health.js';
 import type { ExchangeObserver } from './observer.js';
+import type { Observing } from './observing.js';
 import { type AskOverload, refuseOverloaded } from './overload.js';
 import { bypass, pass } from './passing.js';
 import type { Turns } from './turns.js';
@@ -39,6 +40,7 @@ export type HandleOptions = {
   readonly secrets: readonly string[];
   readonly flights: Flights;
   readonly turns: Turns;
+  readonly observing: Observing;
   readonly observer: ExchangeObserver;
   readonly calls: Calls;
   /** What the gateway calls itself to upstreams. */
@@ -66,7 +68,12 @@ export function handle(caller: Caller, options: HandleOptions): void {
  */
 export function maySwitch(request: Asking, rules: RuleTable): boolean {
   const { match } = located(request, rules);
-  return match === null || match.rule.policy.kind === 'pass';
+  return match === null || !protects(match.rule.policy);
+}
+
+/** Whether requests may be held up, or answered by the gateway, for the sake of their key. */
+function protects(policy: Policy): policy is KeyedPolicy {
+  return policy.kind !== 'pass' && policy.mode === 'protects';
 }
 
 function route(caller: Caller, options: HandleOptions): void {
@@ -90,6 +97,7 @@ function route(caller: Caller, options: HandleOptions): void {
     return pass(caller, upstream, { kind: 'passed' }, options);
   }
   const request = { target, host, params: match?.params ?? NO_PARAMS, overload };
+  if (way.kind === 'observed') return options.observing.arrive(caller, way.policy, request);
   keyed(caller, way.policy, request, options).catch((error) => {
     options.observer.failed(error);
     caller.refuse('internal-error');
@@ -103,7 +111,7 @@ const NO_PARAMS: ReadonlyMap<string, string> = new Map();
  * one's response, is cheaper than to have it come again. Only where its key can be had for next to nothing.
  */
 function mayFollow(caller: Caller, policy: Policy | undefined): boolean {
-  if (policy === undefined || policy.kind === 'pass' || policy.kind === 'queue') return false;
+  if (policy === undefined || !protects(policy) || policy.kind === 'queue') return false;
   if (!needsContent(policy) && !readsContentForFingerprint(policy)) return true;
   return !caller.announcesContent || (caller.announcedBytes > 0 && caller.announcedBytes <= CHEAP_CONTENT_BYTES);
 }

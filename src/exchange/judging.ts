@@ -75,7 +75,9 @@ const TOO_LARGE: HeadFault = { code: 'content-too-large', detail: null };
 export type Way =
   | { readonly kind: 'loop' }
   | { readonly kind: 'pass' }
-  | { readonly kind: 'keyed'; readonly policy: KeyedPolicy };
+  | { readonly kind: 'keyed'; readonly policy: KeyedPolicy }
+  /** Forwarded like one without a policy; its key is asked for beside that. */
+  | { readonly kind: 'observed'; readonly policy: KeyedPolicy };
 
 const LOOP: Way = { kind: 'loop' };
 const PASS: Way = { kind: 'pass' };
@@ -83,7 +85,8 @@ const PASS: Way = { kind: 'pass' };
 /** Looked at before its key is asked for: a request that comes back would wait for itself. */
 export function wayOf({ fields }: Asking, policy: Policy | undefined, pseudonym: string): Way {
   if (hasPassed(fields, pseudonym)) return LOOP;
-  return policy === undefined || policy.kind === 'pass' ? PASS : { kind: 'keyed', policy };
+  if (policy === undefined || policy.kind === 'pass') return PASS;
+  return { kind: policy.mode === 'observes' ? 'observed' : 'keyed', policy };
 }
 
 /** Most content that is read for a key; more is 413. */

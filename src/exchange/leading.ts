@@ -185,7 +185,7 @@ export class Leading implements ForwardSink {
     if (!this.#keeper.held) return false;
     this.#progress();
     this.#sentAtMs = this.#progressAtMs;
-    this.#options.observer.sent(this.#options.caller.route);
+    this.#options.observer.sent(this.#options.caller.route, 'client');
     return true;
   }
 

@@ -1,6 +1,7 @@
 /** What the exchange tells those who watch it. Observers never change what happens. */
 
 import type { Compared, Difference } from '../core/likeness.js';
+import type { Fate } from '../core/observed.js';
 import type { BypassReason, OverloadReason } from '../core/outcome.js';
 import type { Reconciled, ReconcileVerdict } from '../core/reconcile.js';
 import type { UnshareableReason } from '../core/sharing.js';
@@ -40,11 +41,44 @@ export type KeyFinding =
   /** A request was forgotten for want of room while an equal one might still have come within the lease. */
   | { readonly kind: 'forgotten' };
 
+/** What would have become of a request of a rule that only observes; told when its own call is over. */
+export type ObservedReport = {
+  readonly route: string;
+  readonly policy: string;
+  readonly method: string;
+  readonly requestId: string;
+  readonly fate: Fate;
+  /** How long it would have waited, ms; null: not at all. */
+  readonly waitedMs: number | null;
+  /** How long its upstream call took, ms. */
+  readonly callMs: number;
+};
+
+/** A response that was given to somebody else than its leader's client, compared with the upstream's own answer. */
+export type VerifiedReport = {
+  readonly route: string;
+  readonly method: string;
+  readonly requestId: string;
+  /** What it was given as. */
+  readonly as: 'collapsed' | 'hit';
+  /** `failed`: the upstream gave no answer in time; `skipped`: there were as many such calls as there may be. */
+  readonly result: 'same' | 'different' | 'failed' | 'skipped';
+  /** `status`, `content`, and names of fields. */
+  readonly differs: readonly string[];
+  /** What the key is made of, as the configuration names it. */
+  readonly keyParts: readonly string[];
+};
+
+/** What an upstream call is made for: a request of a client, or a comparison of responses. */
+export type CallPurpose = 'client' | 'verify';
+
 export interface ExchangeObserver {
   /** A request was handed to a connected upstream socket. */
-  sent(route: string): void;
+  sent(route: string, purpose: CallPurpose): void;
   /** The fields of its response are here, so many milliseconds later; with the trace of the request, if it has one. */
   answered(route: string, afterMs: number, trace: RequestTrace | null): void;
+  /** A shared response was verified, or should have been. */
+  verified(report: VerifiedReport): void;
   /** A request of a rule with a policy is forwarded without it. */
   unprotected(route: string, reason: BypassReason): void;
   /** A request is refused as one too many. */
@@ -66,6 +100,8 @@ export interface ExchangeObserver {
   asked(report: AskedReport): void;
   /** An unknown outcome was settled by what the API said. */
   reconciled(report: ReconciledReport): void;
+  /** It is known what would have become of a request. Called once each. */
+  observed(report: ObservedReport): void;
   /** A request is over, whichever way. Called once each. */
   over(report: Report): void;
   /** Something that must not happen did. */

@@ -101,15 +101,22 @@ export class Passing implements ForwardSink {
   start(upstream: Upstream): void {
     const { caller } = this;
     if (caller.gone) return this.place.leave();
-    caller.whenLeft(() => {
-      this.place.leave();
-      this.exchange?.abort();
-    });
-    this.exchange = forward(caller, upstream, upstreamRequest(caller, upstream), this, 'open');
+    caller.whenLeft(() => this.onLeft());
+    this.exchange = forward(caller, upstream, upstreamRequest(caller, upstream, this.uploading()), this, 'open');
+  }
+
+  protected onLeft(): void {
+    this.place.leave();
+    this.exchange?.abort();
+  }
+
+  /** Who is told of the client's content as it goes by. */
+  protected uploading(): UploadListener | undefined {
+    return undefined;
   }
 
   onSend(): boolean {
-    this.observer.sent(this.caller.route);
+    this.observer.sent(this.caller.route, 'client');
     this.#sentAtMs = performance.now();
     return true;
   }

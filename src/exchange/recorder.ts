@@ -119,14 +119,10 @@ export class Recorder {
     fields: readonly string[],
     expectedBytes: number | null,
   ): void {
-    const own = ownAnswer(fields);
-    if (own === 'not-executed' || policy.release.includes(status)) {
-      this.#unrecorded = 'freed';
-    } else if (own === 'unknown') {
-      this.#unrecorded = 'unknown';
-      this.#keepMs = policy.unknownForMs;
-    } else if (expectedBytes !== null && expectedBytes > policy.maxSharedBytes) {
-      this.#unrecorded = 'not-kept';
+    const fate = replayFate(policy, status, fields, expectedBytes);
+    if (fate !== 'recorded') {
+      this.#unrecorded = fate;
+      if (fate === 'unknown') this.#keepMs = policy.unknownForMs;
     } else {
       this.#recording = this.#newRecording(policy, { status, reason, fields: replayable(fields), vary: NO_VARY });
       this.#holdsBack = expectedBytes !== null && expectedBytes <= HELD_BACK_BYTES;
@@ -144,4 +140,17 @@ export class Recorder {
       onReaderGone,
     });
   }
+}
+
+/** What becomes of a replayed request's record, by its head: it is made, or what the flight is settled as without one. */
+export function replayFate(
+  policy: ReplayPolicy,
+  status: number,
+  fields: readonly string[],
+  expectedBytes: number | null,
+): 'recorded' | 'freed' | 'unknown' | 'not-kept' {
+  const own = ownAnswer(fields);
+  if (own === 'not-executed' || policy.release.includes(status)) return 'freed';
+  if (own === 'unknown') return 'unknown';
+  return expectedBytes !== null && expectedBytes > policy.maxSharedBytes ? 'not-kept' : 'recorded';
 }

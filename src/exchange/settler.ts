@@ -19,7 +19,7 @@ export type SettlerOptions = {
   readonly lease: Lease;
   readonly store: Leases;
   readonly route: string;
-  readonly observer: ExchangeObserver;
+  readonly observer: Pick<ExchangeObserver, 'leaseLost' | 'unsettled'>;
 };
 
 export class Settler {

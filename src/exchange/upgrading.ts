@@ -7,6 +7,7 @@
  */
 
 import type { Socket } from 'node:net';
+import type { Outcome } from '../core/outcome.js';
 import { offeringFields, switchingFields } from '../http/upgrade.js';
 import type { UpgradeExchange, UpgradeSink, Upstream } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
@@ -16,18 +17,29 @@ import { Passing, type PassOptions, placeFor, upstreamRequest } from './passing.
 import { upgrade } from './traced-call.js';
 import { joinConnections, reset } from './tunnel.js';
 
-/** Forwards a request together with its offer; the upstream's answer decides what becomes of the connection. */
-export function passUpgrade(caller: Caller, offer: string, upstream: Upstream, options: PassOptions): void {
+const PASSED: Outcome = { kind: 'passed' };
+
+/**
+ * Forwards a request together with its offer; the upstream's answer decides what becomes of the connection. `outcome` is
+ * what the request ends as when that is an ordinary response.
+ */
+export function passUpgrade(
+  caller: Caller,
+  offer: string,
+  upstream: Upstream,
+  options: PassOptions,
+  outcome: Outcome = PASSED,
+): void {
   const place = placeFor(caller, options);
-  if (place !== null) new Upgrading(caller, offer, options.observer, place).start(upstream);
+  if (place !== null) new Upgrading(caller, offer, options.observer, place, outcome).start(upstream);
 }
 
 class Upgrading extends Passing implements UpgradeSink {
   readonly #offer: string;
   #upgrade: UpgradeExchange | null = null;
 
-  constructor(caller: Caller, offer: string, observer: ExchangeObserver, place: CallPlace) {
-    super(caller, { kind: 'passed' }, observer, place);
+  constructor(caller: Caller, offer: string, observer: ExchangeObserver, place: CallPlace, outcome: Outcome) {
+    super(caller, outcome, observer, place);
     this.#offer = offer;
   }
 

@@ -15,7 +15,7 @@ import type { Caller } from './caller.js';
 const AHEAD_BYTES = 65_536;
 
 /** Told of content that is not here yet: each piece as it comes, and that there is no more. */
-export type UploadListener = { readonly onPiece: () => void; readonly onDone: () => void };
+export type UploadListener = { readonly onPiece: (piece: Buffer) => void; readonly onDone: () => void };
 
 /** Makes the stream of an attempt; the one before is over. Nobody but the transport may listen to it. */
 export function upload(caller: Caller, listener: UploadListener | undefined): () => Readable {
@@ -78,7 +78,7 @@ class Source {
     this.#bytes += piece.length;
     // What has gone out by now is never completed, and so never taken for the whole.
     if (this.#bytes > maxContentBytes) return this.#caller.contentUnreadable({}, 'content-too-large');
-    this.#listener?.onPiece();
+    this.#listener?.onPiece(piece);
     if (this.#reader !== null) {
       if (!this.#reader.push(piece)) req.pause();
       return;

@@ -22,6 +22,8 @@ export type Becomes =
   /** Forwarded by a rule without a key, or by none. */
   | { readonly kind: 'passed' }
   | { readonly kind: 'bypassed'; readonly reason: BypassReason }
+  /** Forwarded by a rule that only observes. */
+  | { readonly kind: 'observed'; readonly would: Becomes }
   /** It has a key, and the store was not asked who else has. */
   | {
       readonly kind: 'claims';
@@ -60,6 +62,12 @@ const MOST_VARIANTS = 8;
 
 /** What becomes of it, with what the store says where it is asked. */
 export async function becomesOf(judged: JudgedRequest, store: AskedStore | null): Promise<Stood> {
+  const { becomes, standing } = await wouldBecome(judged, store);
+  return { becomes: judged.mode === 'observed' ? { kind: 'observed', would: becomes } : becomes, standing };
+}
+
+/** The same, as if its rule did not only observe. */
+async function wouldBecome(judged: JudgedRequest, store: AskedStore | null): Promise<Stood> {
   const { step } = judged;
   if (step.kind !== 'keyed' || store === null) return { becomes: unasked(step, judged.view.method), standing: null };
   const { policy } = step;

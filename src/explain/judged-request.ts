@@ -47,6 +47,8 @@ export type Step =
     };
 
 export type JudgedRequest = {
+  /** Whether its rule only observes: it is forwarded, and `step` is what would be. */
+  readonly mode: 'acted' | 'observed';
   readonly view: RequestView;
   /** As sent, with what the client's library adds. */
   readonly sentFields: readonly string[];
@@ -90,7 +92,8 @@ export class RequestJudge {
     const unmatched = this.config.unmatched.kind === 'upstream' ? this.config.unmatched.name : null;
     const upstream = match === null ? unmatched : match.rule.upstream;
     const rule = match?.rule ?? null;
-    return { view, sentFields, rule, upstream, step: this.#step(view, content, sentFields, rule, upstream) };
+    const { mode, step } = this.#step(view, content, sentFields, rule, upstream);
+    return { mode, view, sentFields, rule, upstream, step };
   }
 
   #step(
@@ -99,21 +102,23 @@ export class RequestJudge {
     sentFields: readonly string[],
     rule: Rule | null,
     upstream: string | null,
-  ): Step {
+  ): Pick<JudgedRequest, 'mode' | 'step'> {
     const { method, fields, target } = view;
     const { maxContentBytes } = this.config.limits;
-    if (!isKnownMethod(method) || method === 'CONNECT') return refused('bad-request', null, 501);
+    if (!isKnownMethod(method) || method === 'CONNECT') return acted(refused('bad-request', null, 501));
     const announcedBytes = Number(fieldLines(sentFields, 'content-length')[0] ?? 0);
     const req = { httpVersion: '1.1', rawHeaders: sentFields };
     const head = { method, target: target.raw, fields, req, isStreamed: false, announcedBytes, maxContentBytes };
     const fault = headFault(head, target);
-    if (fault !== null) return refused(fault.code, fault.detail);
-    if (upstream === null) return refused('no-route', null);
+    if (fault !== null) return acted(refused(fault.code, fault.detail));
+    if (upstream === null) return acted(refused('no-route', null));
     const way = wayOf(head, rule?.policy, this.#pseudonym);
-    if (way.kind === 'loop') return refused('loop-detected', null);
+    if (way.kind === 'loop') return acted(refused('loop-detected', null));
     // In chunks it announces nothing, and is cut off where it is too much.
-    if (content.length > maxContentBytes) return refused('content-too-large', null);
-    return way.kind === 'pass' ? { kind: 'passed' } : this.#keyed(way.policy, view, content);
+    if (content.length > maxContentBytes) return acted(refused('content-too-large', null));
+    if (way.kind === 'pass') return acted({ kind: 'passed' });
+    const step = this.#keyed(way.policy, view, content);
+    return way.kind === 'observed' ? { mode: 'observed', step } : acted(step);
   }
 
   #keyed(policy: KeyedPolicy, view: RequestView, content: Buffer): Step {
@@ -143,6 +148,10 @@ export class RequestJudge {
     const name = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
     return `${name.includes(':') ? `[${name}]` : name}:${port}`;
   }
+}
+
+function acted(step: Step): Pick<JudgedRequest, 'mode' | 'step'> {
+  return { mode: 'acted', step };
 }
 
 function refused(code: ProblemCode, detail: string | null, status = statusOf(code)): Step {

@@ -66,11 +66,12 @@ export function withoutQueryValues(target: string): string {
 }
 
 /** What else is worth knowing about it. */
-export function notesOf({ view, sentFields, step, rule }: JudgedRequest): string[] {
+export function notesOf({ mode, view, sentFields, step, rule }: JudgedRequest): string[] {
   const notes: string[] = [];
   const offers = offerOf(sentFields) !== null;
-  if (offers && step.kind === 'passed') notes.push('It offers to switch protocols: the offer is passed on.');
-  if (offers && step.kind === 'keyed')
+  if (offers && (step.kind === 'passed' || mode === 'observed'))
+    notes.push('It offers to switch protocols: the offer is passed on.');
+  if (offers && step.kind === 'keyed' && mode === 'acted')
     notes.push('It offers to switch protocols: the rule has a key, so it is forwarded as an ordinary request.');
   if (view.target.path === '*') notes.push('The asterisk form is no path, and meets no rule.');
   if (rule !== null && rule.maxRequests !== Number.POSITIVE_INFINITY) {

@@ -22,6 +22,8 @@ export function cacheStatus(outcome: Outcome): string | null {
       return `oneflight; hit; ttl=${Math.ceil(outcome.ttlMs / 1000)}`;
     case 'bypassed':
       return `oneflight; fwd=bypass; detail=${outcome.reason}`;
+    case 'observed':
+      return 'oneflight; fwd=bypass; detail=observe';
     case 'refused':
       return refused(outcome);
     case 'cut':

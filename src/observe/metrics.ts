@@ -8,8 +8,9 @@ import { BYPASS_REASONS, type BypassReason, labelOf, type OverloadReason } from 
 import type { Reconciled, ReconcileVerdict } from '../core/reconcile.js';
 import type { KeyedPolicy, Rule } from '../core/rule.js';
 import type { UnshareableReason } from '../core/sharing.js';
-import type { ExchangeObserver } from '../exchange/observer.js';
+import type { CallPurpose, ExchangeObserver } from '../exchange/observer.js';
 import { KeyHealthMetrics } from './key-health-metrics.js';
+import { ObservedMetrics, VerifiedMetrics } from './observed-metrics.js';
 import { openMetricsText } from './open-metrics.js';
 import { collectProcessMetrics } from './process-metrics.js';
 import { StoreMetrics } from './store-metrics.js';
@@ -31,6 +32,8 @@ export class Metrics {
   readonly store = new StoreMetrics(this.#registry);
   readonly upstreams = new UpstreamMetrics(this.#registry);
   readonly keyHealth = new KeyHealthMetrics(this.#registry);
+  readonly observed = new ObservedMetrics(this.#registry);
+  readonly verified = new VerifiedMetrics(this.#registry);
   readonly #requests = new Tally(this.#registry, 'requests_total', 'Requests that are over, by outcome.', [
     'route',
     'outcome',
@@ -38,7 +41,7 @@ export class Metrics {
   readonly #sent = new Tally(
     this.#registry,
     'upstream_calls_total',
-    'Requests handed to a connected upstream socket.',
+    'Requests of clients handed to a connected upstream socket.',
     ['route'],
   );
   readonly #lost = this.#counter('leases_lost_total', 'Leases lost before their flight was settled.', ['route']);
@@ -253,8 +256,9 @@ export class Metrics {
     this.#unshareable.inc({ route, reason });
   }
 
-  sent(route: string): void {
-    this.#sent.count(route);
+  sent(route: string, purpose: CallPurpose): void {
+    if (purpose === 'client') this.#sent.count(route);
+    else this.verified.sent(route);
   }
 
   answered(route: string, afterMs: number, trace: Report['trace']): void {

@@ -1,16 +1,23 @@
 /** What the exchange tells becomes metrics and log lines. */
 
 import type { Logger } from 'pino';
+import { fateLabel, savesCall } from '../core/observed.js';
 import type { UpstreamEvent } from '../core/upstream-event.js';
-import type { ExchangeObserver } from '../exchange/observer.js';
+import type { ExchangeObserver, ObservedReport } from '../exchange/observer.js';
 import type { AccessLog } from './access-log.js';
 import type { Metrics } from './metrics.js';
 
 /** The observer that the composition root gives to the exchange. */
 export function watchExchange(metrics: Metrics, log: Logger, access: AccessLog): ExchangeObserver {
   return {
-    sent: (route) => metrics.sent(route),
+    sent: (route, purpose) => metrics.sent(route, purpose),
     answered: (route, afterMs, trace) => metrics.answered(route, afterMs, trace),
+    verified: (report) => {
+      metrics.verified.count(report);
+      const { result, ...about } = report;
+      if (result === 'different')
+        log.warn(about, 'verify: the upstream answers a duplicate otherwise, its key may be too coarse');
+    },
     unprotected: (route, reason) => metrics.unprotected(route, reason),
     overloaded: (route, reason) => metrics.overloaded(route, reason),
     unshareable: (route, reason) => metrics.unshareable(route, reason),
@@ -37,6 +44,10 @@ export function watchExchange(metrics: Metrics, log: Logger, access: AccessLog):
       metrics.reconciled(report.route, report.as);
       log.warn(report, 'settled by reconcile');
     },
+    observed: (report) => {
+      metrics.observed.count(report);
+      logObserved(report, log);
+    },
     failed: (error) => log.error({ err: error }, 'internal error'),
     over: (report) => {
       metrics.over(report);
@@ -44,6 +55,22 @@ export function watchExchange(metrics: Metrics, log: Logger, access: AccessLog):
       access.over(report);
     },
   };
+}
+
+/** What a rule would have left as it is, is of little use in a log. */
+function logObserved({ fate, waitedMs, callMs, ...report }: ObservedReport, log: Logger): void {
+  const level = fate.kind === 'led' ? 'debug' : 'info';
+  if (!log.isLevelEnabled(level)) return;
+  log[level](
+    {
+      ...report,
+      would: fateLabel(fate),
+      ...('reason' in fate ? { reason: fate.reason } : {}),
+      ...(waitedMs === null ? {} : { waitMs: Math.round(waitedMs) }),
+      ...(savesCall(fate) ? { savedMs: Math.round(callMs) } : {}),
+    },
+    'observed',
+  );
 }
 
 /** What becomes of the events of one upstream. */

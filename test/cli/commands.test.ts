@@ -135,6 +135,7 @@ t.test('smoke', async (t) => {
       `  - { name: locked, ${match('/sessions/:session/steps/a/proceed')}, policy: reject, key: [{ param: session }] }`,
       `  - { name: coarse, ${match('/sessions/:session/steps/:step/proceed')}, policy: coalesce, key: [{ param: session }] }`,
       `  - { name: fine, ${match('/sessions/:session/stepz/b/proceed')}, policy: coalesce, key: [{ param: session }, { header: x-request-id }] }`,
+      `  - { name: watched, ${match('/watched')}, policy: coalesce, observe: true, key: [{ body: /user }] }`,
       `  - { name: instant, ${match('/auth/sessions')}, policy: coalesce, keep: 0, key: [{ body: /user }] }`,
     ].join('\n'),
     'right.http':
@@ -196,6 +197,7 @@ t.test('smoke', async (t) => {
 
   t.test('refuses what it cannot check', async (t) => {
     t.match(await smoke('nope', 'right.http'), { code: 2, stderr: 'there are: right, locked' });
+    t.match(await smoke('watched', 'instant.http'), { code: 2, stderr: '`watched` only observes' });
     t.match(await smoke('right', 'broken.http'), { code: 2, stderr: 'line 1: expected a request line' });
     t.match(await smoke('right', 'absent.http'), { code: 2, stderr: 'absent.http' });
     t.match(await smoke('right', 'right.http', '--vary', 'token'), { code: 2, stderr: 'expected a key part' });

@@ -34,6 +34,13 @@ routes:
     policy: reject
     key: [ { body: /id } ]
     onMissingKey: reject
+  - name: watched
+    match: { path: /watched }
+    policy: coalesce
+    observe: true
+    key: [ { query: id } ]
+    maxKeyBody: 1B
+    onMissingKey: reject
 `;
 
 type Result = { readonly code: number | null; readonly stdout: string; readonly stderr: string };
@@ -144,6 +151,13 @@ t.test('the command: what it prints, and its exit codes', async (t) => {
   t.match((await json('/json')).key?.parts, [{ state: 'absent', why: /there is no content, and it is not optional/ }]);
   const unmet = (await json('/orders/1', '-X', 'POST')).passedOver.find(({ route }) => route === 'orders')?.unmet;
   t.strictSame(unmet, ['header: x-kind has not the value that is wanted']);
+
+  const watched = await run(['/watched?id=1']);
+  t.match(watched.stdout, /^ {2}becomes +forwarded as it is: the rule only observes; if it did not:$/m);
+  t.match(watched.stdout, /^ {2}in flight +waits for the response of its leader/m);
+  const keyless = await run(['/watched']);
+  t.match(keyless.stdout, /^ {2}would be +400 key-missing/m);
+  t.match((await json('/watched?id=1')).becomes, { kind: 'observed', would: { kind: 'claims' } });
 
   const input = await run(
     ['--request', '-'],

@@ -184,6 +184,25 @@ testCases('fields of another policy or kind of store, with the policies that hav
     '"elections"',
   ],
   [
+    route('▶observe: true'),
+    'routes[0].observe',
+    'no observe with policy pass (coalesce, reject, replay, queue only)',
+    '"observe"',
+  ],
+  [route('policy: queue, key: [{ param: id }], observe: ▶log'), 'routes[0].observe', 'true or false', '"log"'],
+  [
+    route('policy: coalesce, key: [{ param: id }], verify: ▶1%'),
+    'routes[0].verify',
+    'match.methods to be safe ones such as GET, or verify.unsafeMethods: execute-twice',
+    'all methods',
+  ],
+  [
+    route('policy: coalesce, key: [{ param: id }], verify: { share: ▶0% }'),
+    'routes[0].verify.share',
+    'a percentage above 0% and up to 100%, such as 1%',
+    '"0%"',
+  ],
+  [
     route('policy: coalesce, key: [{ param: id }], elections: ▶2'),
     'routes[0].elections',
     'no elections without onLeaderFailure: elect',

@@ -82,6 +82,7 @@ t.test('a file with one upstream and nothing else gets every default', async (t)
 t.test('a coalesce route gets the defaults of its policy', async (t) => {
   t.same(coalesceOf('{ name: a, match: { path: /a }, policy: coalesce, key: [{ request: target }] }'), {
     kind: 'coalesce',
+    mode: 'protects',
     scope: 'a',
     key: [{ from: 'request', name: 'target', optional: false }],
     identity: {
@@ -109,6 +110,7 @@ t.test('a coalesce route gets the defaults of its policy', async (t) => {
     onLeaderFailure: { kind: 'fail' },
     onUnshareable: 'by-method',
     unshareableForMs: 60_000,
+    verify: null,
     unknownForMs: 0,
     reconcile: null,
     forward: { fence: null, idempotencyKey: null },
@@ -122,6 +124,7 @@ t.test('a queue route gets the defaults of its policy: one queue for all callers
     ).config.rules[0]?.policy;
   t.same(policyOf(''), {
     kind: 'queue',
+    mode: 'protects',
     scope: 'a',
     key: [{ from: 'param', name: 'id', optional: false }],
     identity: { kind: 'public' },
@@ -149,6 +152,7 @@ t.test('a queue route gets the defaults of its policy: one queue for all callers
 t.test('a replay route gets the defaults of its policy: Idempotency-Key, a day, and callers kept apart', async (t) => {
   t.same(replayOf(''), {
     kind: 'replay',
+    mode: 'protects',
     scope: 'a',
     key: [{ from: 'idempotency-key', name: 'idempotency-key', optional: false }],
     identity: {
@@ -182,6 +186,7 @@ t.test('every field of a replay route arrives in its unit', async (t) => {
     'forward: { fence: X-Fence, idempotencyKey: Idempotency-Key }';
   t.same(replayOf(fields), {
     kind: 'replay',
+    mode: 'protects',
     scope: 'orders',
     key: [
       { from: 'param', name: 'id', optional: false },
@@ -228,6 +233,7 @@ t.test('an outcome that nobody knows holds the key for a while, or not at all', 
 t.test('a reject route gets the defaults of its policy: one lock for all callers', async (t) => {
   t.same(rejectOf('{ name: a, match: { path: "/a/:id" }, policy: reject, key: [{ param: id }] }'), {
     kind: 'reject',
+    mode: 'protects',
     scope: 'a',
     key: [{ from: 'param', name: 'id', optional: false }],
     identity: { kind: 'public' },
@@ -312,6 +318,7 @@ drain: 0s
   });
   t.same(c?.policy, {
     kind: 'coalesce',
+    mode: 'protects',
     scope: 'shared',
     key: [
       { from: 'header', name: 'x-id', optional: true },
@@ -347,6 +354,7 @@ drain: 0s
     onLeaderFailure: { kind: 'elect', elections: 3 },
     onUnshareable: 'forward',
     unshareableForMs: 120_000,
+    verify: null,
     unknownForMs: 0,
     reconcile: null,
     forward: { fence: null, idempotencyKey: null },

@@ -338,6 +338,11 @@ t.test('validate says that a file is fine and exits with 0', async (t) => {
   t.same(await run(file), { code: 0, stdout: `${file}: ok (1 route, 1 upstream, memory store)\n`, stderr: '' });
 });
 
+t.test('validate says how many routes only observe', async (t) => {
+  const file = fileOf(coalesce('observe: true\nkey: [{ param: id }]'));
+  t.match((await run(file)).stdout, 'ok (1 route, 1 of them only observing, 1 upstream, memory store)');
+});
+
 t.test('validate prints warnings and still exits with 0', async (t) => {
   const file = fileOf(coalesce('identity: public\nkey: [{ param: id }]'));
   const { code, stdout, stderr } = await run(file);
@@ -381,4 +386,20 @@ t.test('responses that are kept in a Redis without a secret are doubtful', async
   t.same(open(coalesce(key), 'kind: redis, url: "redis://h", secret: [0123456789abcdefg, abcdefghijklmnopq]'), []);
   t.same(open(coalesce(key), 'kind: memory'), [], 'nobody else reads this memory');
   t.same(open(coalesce(key).replace('coalesce', 'reject')), [], 'a lock keeps nothing');
+});
+
+t.test('a scope over routes of which only one observes is doubtful', async (t) => {
+  const lock = (name: string, more: string) =>
+    `{ name: ${name}, match: { path: /${name} }, policy: reject, scope: s, key: [{ request: path }]${more} }`;
+  const both = (one: string, other: string) =>
+    warningsOf(`${API}routes:\n- ${lock('a', one)}\n- ${lock('b', other)}\n`);
+  const observe = ', observe: true';
+  t.same(both('', observe), ['4:96 routes[1].observe']);
+  t.same(both(observe, '').length, 1);
+  t.same(both(observe, observe), []);
+  t.same(both('', ''), []);
+});
+
+t.test('a route that only observes is warned of as any other', async (t) => {
+  t.same(warningsOf(coalesce('observe: true\nidentity: public\nkey: [{ param: id }]')), ['7:15 routes[0].identity']);
 });

@@ -12,6 +12,7 @@ import { diceOf, jsonWith, sameValue, spell } from './json-values.js';
 function policyOf(fingerprint: FingerprintKind): ReplayPolicy {
   return {
     kind: 'replay',
+    mode: 'protects',
     scope: 'route',
     key: [{ from: 'request', name: 'content', optional: false }],
     identity: { kind: 'public' },

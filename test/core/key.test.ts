@@ -17,6 +17,7 @@ import { parseTarget } from '../../src/core/target.js';
 const keyed = {
   scope: 'route',
   identity: { kind: 'public' },
+  mode: 'protects',
   onMissingKey: 'pass',
   onStoreDown: 'local',
   leaseMs: 30_000,
@@ -46,6 +47,7 @@ function coalesce(key: readonly KeyPart[], change: Partial<CoalescePolicy> = {})
     onLeaderFailure: { kind: 'fail' },
     onUnshareable: 'by-method',
     unshareableForMs: 60_000,
+    verify: null,
     ...change,
   };
 }
@@ -699,4 +701,14 @@ t.test('the value of the key is given only to be asked about, and only where it 
   for (const pointer of ['/number', '/list', '']) t.equal(askedOf(part('body', pointer)), null, pointer);
   const two = keyOf(reject([part('header', 'x-id'), part('cookie', 'c')], { reconcile }), view, null);
   t.equal(two.kind === 'key' && two.value, null);
+});
+
+t.test('a rule that only observes shares no key with one that protects', async (t) => {
+  const parts = [part('request', 'path')];
+  const keys = (['protects', 'observes'] as const).flatMap((mode) =>
+    [reject(parts, { mode }), coalesce(parts, { mode }), queue(parts, { mode }), replay(parts, { mode })].map(
+      (policy) => keyFor(policy, {}),
+    ),
+  );
+  allDifferent(t, keys, 'modes');
 });

@@ -40,6 +40,8 @@ export const WELL: Series = {
   'oneflight_shed_share{job="gw",instance="a"}': '0x60',
   'oneflight_overloaded_requests_total{job="gw",instance="a",route="r",reason="route"}': '9x60',
   'oneflight_workers_ended_total{job="gw",instance="a"}': '2x60',
+  'oneflight_verified_responses_total{job="gw",instance="a",route="r",result="different"}': '1x60',
+  'oneflight_verified_responses_total{job="gw",instance="a",route="r",result="same"}': '0+60x60',
 };
 
 const gw = { job: 'gw' };
@@ -52,6 +54,13 @@ export const CASES: readonly AlertCase[] = [
     quiet: 7,
     raised: 12,
     labels: {},
+  },
+  {
+    alert: 'OneflightSharedResponseDiffers',
+    series: { 'oneflight_verified_responses_total{job="gw",instance="a",route="r",result="different"}': '0x5 1x55' },
+    quiet: 5,
+    raised: 7,
+    labels: { job: 'gw', route: 'r' },
   },
   {
     alert: 'OneflightLeaseLost',

@@ -161,6 +161,9 @@ async function busyGateway(t: Test): Promise<Gateway> {
   - { name: calm, match: { path: /calm }, upstream: api, policy: coalesce, key: [ { query: id } ], keep: 1m }
   - { name: cookie, match: { path: /cookie }, upstream: api, policy: coalesce, identity: public, key: [ { request: path } ] }
   - { name: stock, match: { path: /stock }, upstream: api, policy: queue, key: [ { request: path } ] }
+  - { name: coarse, match: { methods: [GET], path: /coarse }, upstream: api, policy: coalesce, key: [ { request: path } ], keep: 1m, verify: 100% }
+  - { name: fine, match: { path: /fine }, upstream: api, policy: coalesce, key: [ { header: x-attempt } ] }
+  - { name: watched, match: { path: /watched }, upstream: api, policy: coalesce, key: [ { request: path } ], keep: 1m, observe: true }
   - { name: few, match: { path: /few }, upstream: api, maxRequests: 2 }
   - { name: half, match: { path: /half }, upstream: half }
   - { name: dead, match: { path: /dead }, upstream: dead }
@@ -176,6 +179,20 @@ async function busyGateway(t: Test): Promise<Gateway> {
   await Promise.all([first.answer, second.answer]);
   for (const path of ['/calm?id=1', '/calm', '/cookie', '/half', '/half', '/half', '/dead'])
     await gateway.request({ path });
+  // Workers compare each what they have: of so many requests one of them has two.
+  const similar = [1, 2, 3, 4, 5, 6];
+  const coarse = upstream.holds('/coarse');
+  const differing = similar.map((id) => gateway.send({ path: `/coarse?id=${id}` }));
+  await coarse.arrived(1);
+  await gateway.caughtUp();
+  coarse.release();
+  await Promise.all(differing.map(({ answer }) => answer));
+  for (const attempt of similar) await gateway.request({ path: '/fine', headers: ['X-Attempt', `${attempt}`] });
+  const watched = upstream.holds('/watched');
+  const observed = similar.map(() => gateway.send({ path: '/watched' }));
+  await watched.arrived(similar.length);
+  watched.release();
+  await Promise.all(observed.map(({ answer }) => answer));
   const turns = upstream.holds('/stock');
   const queued = [1, 2].map(() => gateway.send({ path: '/stock' }));
   await turns.arrived(1);
@@ -206,7 +223,10 @@ async function busyGateway(t: Test): Promise<Gateway> {
   const over = ['led', 'collapsed', 'hit', 'passed', 'upgraded', 'bypassed', 'left', 'cut'];
   await eventually('everything is counted', async () => {
     const { text } = await gateway.admin('/metrics');
-    return over.every((outcome) => text.includes(`outcome="${outcome}"`));
+    const beside = ['verified_responses_total{', 'observed_saved_seconds_total{', 'keys_too_fine_total{'];
+    return (
+      over.every((outcome) => text.includes(`outcome="${outcome}"`)) && beside.every((name) => text.includes(name))
+    );
   });
   return gateway;
 }

@@ -46,6 +46,8 @@ async function startRig(t: Test, standing: Store['standing'] = unknown): Promise
       upgrades() {},
       leaseLost() {},
       unsettled() {},
+      observed() {},
+      verified() {},
       over() {},
     },
     asked: (report: AskedReport) => void asked.push(report),

@@ -87,6 +87,7 @@ const keyed = fc.record(
     onMissingKey: fc.constantFrom('pass', 'reject'),
     maxKeyBody: fc.constantFrom('64B', '1MiB'),
     scope: fc.constantFrom('one', 'two'),
+    observe: fc.boolean(),
   },
   { requiredKeys: ['policy', 'key', 'maxKeyBody'] },
 );
@@ -124,6 +125,10 @@ const WRITTEN: ReturnType<typeof rules.generate>['value'] = [
   ],
   [{ path: '/a/*' }, { policy: 'replay', maxKeyBody: '1MiB' }],
   [{ path: '/a' }, { policy: 'queue', key: [{ request: 'path' }], maxKeyBody: '1MiB' }],
+  [
+    { path: '/b/:p/c', methods: ['POST'] },
+    { policy: 'queue', key: [{ request: 'path' }], maxKeyBody: '64B', observe: true },
+  ],
   [{ path: '/b/:p/c' }, { policy: 'reject', key: [{ query: 'q' }], onMissingKey: 'reject', maxKeyBody: '1MiB' }],
 ];
 
@@ -166,7 +171,7 @@ const told: fc.Arbitrary<Told> = fc
   }));
 
 /** What the gateway did with a request: its rule, the digest of its key, and how it said so. */
-async function done(gateway: Gateway, upstream: StubUpstream, request: Told, id: string) {
+async function done(gateway: Gateway, upstream: StubUpstream, request: Told, id: string, own: Explanation) {
   const gate = new Gate();
   const before = upstream.count();
   upstream.on(request.target.split('?')[0] as string, gated(gate, answers({ content: 'answered' })));
@@ -177,6 +182,9 @@ async function done(gateway: Gateway, upstream: StubUpstream, request: Told, id:
     isOver = true;
   });
   await eventually(`something became of ${id}`, () => isOver || upstream.count() > before);
+  // What only observes claims beside forwarding, and not before.
+  const claims = own.becomes.kind === 'observed' && (own.key?.digests.length ?? 0) > 0;
+  if (claims) await eventually(`${id} has claimed`, async () => (await taken(gateway)).length > 0);
   const flight = isOver ? null : (await taken(gateway)).find(({ state }) => state === 'in-flight');
   gate.open();
   const answered = await answer;
@@ -213,7 +221,7 @@ t.test('of random requests under random rules, both say the same', async (t) => 
       const own = await explainer.explain(read, { values: 'masked', store: null });
       t.strictSame(await explain(gateway, request), JSON.parse(JSON.stringify(own)), 'the admin listener says it too');
       const what = JSON.stringify({ seed, round, request, becomes: own.becomes, route: own.route });
-      const { answered, flight, route } = await done(gateway, upstream, request, id);
+      const { answered, flight, route } = await done(gateway, upstream, request, id, own);
       kinds.set(own.becomes.kind, (kinds.get(own.becomes.kind) ?? 0) + 1);
       const early = own.becomes.kind === 'refused' && ['bad-request', 'no-route'].includes(own.becomes.code);
       if (!early) t.equal(route, own.route ?? 'unmatched', what);
@@ -223,7 +231,8 @@ t.test('of random requests under random rules, both say the same', async (t) => 
     }
     await gateway.stop();
   }
-  for (const kind of ['claims', 'passed', 'bypassed', 'refused']) t.ok((kinds.get(kind) ?? 0) > 0, `${kind} happened`);
+  for (const kind of ['claims', 'passed', 'bypassed', 'refused', 'observed'])
+    t.ok((kinds.get(kind) ?? 0) > 0, `${kind} happened`);
 });
 
 function toldBy(answered: Answered) {
@@ -235,6 +244,8 @@ function wanted({ becomes, policy }: Explanation): object {
   switch (becomes.kind) {
     case 'passed':
       return { status: 200, code: null, cacheStatus: null };
+    case 'observed':
+      return { status: 200, code: null, cacheStatus: 'oneflight; fwd=bypass; detail=observe' };
     case 'claims':
       return { status: 200, code: null, cacheStatus: /^oneflight; fwd=miss/ };
     case 'bypassed':

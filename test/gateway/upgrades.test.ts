@@ -28,6 +28,12 @@ const routes = `
     policy: coalesce
     key: [ { body: /id } ]
     keep: 0
+  - name: watched
+    match: { path: /watched }
+    upstream: api
+    policy: reject
+    observe: true
+    key: [ { request: path } ]
   - name: plain
     match: { path: /plain }
     upstream: api
@@ -83,7 +89,7 @@ async function hasRead(): Promise<void> {
 }
 
 t.test('the handshake is relayed as it is, the answer too, and then bytes both ways', async (t) => {
-  for (const path of ['/socket?a=%2f', '/plain']) {
+  for (const path of ['/socket?a=%2f', '/plain', '/watched']) {
     const client = await connected(t);
     const own = ['sec-websocket-KEY', 'dGhlIHNhbXBsZQ==', 'Sec-WebSocket-Protocol', 'a', 'Sec-WebSocket-Protocol', 'b'];
     client.head(`GET ${path} HTTP/1.1`, [...OFFER, ...own, 'X-Latin', 'caf\xe9']);

@@ -121,6 +121,7 @@ export class Lanes {
     const said = String(headers['cache-status'] ?? '');
     if (said === '') return 'passed';
     if (said.includes('; hit')) return 'hit';
+    if (said.includes('detail=observe')) return 'observed';
     if (said.includes('fwd=bypass')) return 'bypassed';
     return said.includes('collapsed') ? 'collapsed' : 'led';
   }

@@ -47,6 +47,14 @@ const PAIRS: readonly Omit<SoakRoute, 'mood'>[] = [
   { name: 'lock', policy: 'reject', method: 'POST', keys: 10, keyIn: 'path', yaml: BY_PATH },
   { name: 'once', policy: 'replay', method: 'POST', keys: 5, keyIn: 'idempotency-key', yaml: REPLAY },
   { name: 'waits', policy: 'replay', method: 'POST', keys: 5, keyIn: 'idempotency-key', yaml: `${REPLAY}, ${WAIT}` },
+  {
+    name: 'watched',
+    policy: 'coalesce',
+    method: 'POST',
+    keys: 10,
+    keyIn: 'content',
+    yaml: `key: [ { body: /key } ], ${WAIT}, keep: 200ms, unshareableFor: 1s, observe: true`,
+  },
   { name: 'turns', policy: 'queue', method: 'POST', keys: 6, keyIn: 'path', yaml: `${BY_PATH}, ${WAIT}` },
 ];
 

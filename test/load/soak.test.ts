@@ -24,6 +24,7 @@ t.test('half a minute at the highest rate: sums, gauges, store, heap and handles
   t.ok(report.requests > 1_000, `${report.requests} requests, ${report.calls} calls`);
   for (const outcome of [
     'passed',
+    'observed',
     'led',
     'collapsed',
     'hit',
@@ -41,10 +42,11 @@ t.test('what does not add up is found', async (t) => {
   const clients = new Tally();
   clients.sent = 3;
   for (const label of ['led', 'collapsed', 'hit']) clients.count(label);
-  const fine = { route, clients, outcomes: { led: 1, collapsed: 1, hit: 1 }, calls: 1, arrived: 1 };
+  const fine = { route, clients, outcomes: { led: 1, collapsed: 1, hit: 1 }, calls: 1, foretold: 0, arrived: 1 };
   t.same(sumFaults(fine), []);
   t.equal(sumFaults({ ...fine, calls: 2 }).length, 1, 'a call that was counted twice');
   t.equal(sumFaults({ ...fine, calls: 2, arrived: 2 }).length, 1, 'a follower that had a call of its own');
+  t.equal(sumFaults({ ...fine, foretold: 1 }).length, 1, 'something that was told of a rule that does not observe');
   t.ok(sumFaults({ ...fine, outcomes: { led: 1, collapsed: 2 } }).length > 0, 'a wrong outcome');
   t.ok(sumFaults({ ...fine, outcomes: { led: 1, collapsed: 1 } }).length > 0, 'a request that was not counted');
   const stormy = { ...route, mood: 'stormy' } as const;

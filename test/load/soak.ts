@@ -108,9 +108,9 @@ export async function soak(t: Scope, options: SoakOptions): Promise<SoakReport> 
     const { name } = route;
     const calls = metrics.sum('oneflight_upstream_calls_total', { route: name });
     const outcomes = metrics.outcomes(name);
-    faults.push(
-      ...sumFaults({ route, clients: clients.tallies.get(name)!, outcomes, calls, arrived: api.callsOf(name) }),
-    );
+    const foretold = metrics.sum('oneflight_observed_requests_total', { route: name });
+    const [seen, arrived] = [clients.tallies.get(name)!, api.callsOf(name)];
+    faults.push(...sumFaults({ route, clients: seen, outcomes, calls, foretold, arrived }));
     say(`${name}: ${api.callsOf(name)} calls; ${outcomesText(outcomes)}`);
   }
   return {

@@ -9,7 +9,8 @@
  *   request ended as `left` or, a moment before, otherwise: there are as many of those as are missing;
  * - on calm routes, where nobody leaves and nothing fails, clients and gateways agree on each outcome, and the calls are:
  *   pass, those that passed; reject, replay and queue, those that led; coalesce, those that led, and those that were
- *   forwarded unprotected. Followers (`collapsed`), replays (`hit`) and refusals have none;
+ *   forwarded unprotected; where a route only observes, all. Followers (`collapsed`), replays (`hit`) and refusals have none;
+ * - of each request of a route that only observes it is told once what would have become of it, of no other any;
  * - on stormy routes the calls are those, and at most one for each request that was cut, left, or refused for what became
  *   of its call.
  */
@@ -24,22 +25,26 @@ export type Counted = {
   readonly outcomes: Readonly<Record<string, number>>;
   /** `oneflight_upstream_calls_total`. */
   readonly calls: number;
+  /** `oneflight_observed_requests_total`. */
+  readonly foretold: number;
   /** What the API saw. */
   readonly arrived: number;
 };
 
 /** Outcomes of requests that had a call, of one that may have had one, and all others. */
-const WITH_CALL = ['passed', 'led', 'bypassed'];
+const WITH_CALL = ['passed', 'led', 'bypassed', 'observed'];
 const MAYBE = ['cut', 'left', 'outcome-unknown', 'bad-upstream-response', 'upstream-unreachable', 'upstream-timeout'];
 
 /** What does not add up, a sentence each. */
-export function sumFaults({ route, clients, outcomes, calls, arrived }: Counted): string[] {
+export function sumFaults({ route, clients, outcomes, calls, foretold, arrived }: Counted): string[] {
   const { name, mood } = route;
   const faults: string[] = [];
   const of = (labels: readonly string[]) => labels.reduce((sum, label) => sum + (outcomes[label] ?? 0), 0);
   const total = of(Object.keys(outcomes));
   if (total !== clients.sent) faults.push(`${name}: ${clients.sent} requests, ${total} outcomes`);
   if (calls !== arrived) faults.push(`${name}: ${calls} calls counted, ${arrived} arrived`);
+  const wanted = route.yaml.includes('observe: true') ? clients.sent : 0;
+  if (foretold !== wanted) faults.push(`${name}: ${foretold} foretold of ${wanted}`);
   let unseen = 0;
   for (const label of new Set([...Object.keys(outcomes), ...clients.ended.keys()])) {
     const counted = outcomes[label] ?? 0;

@@ -10,7 +10,8 @@ import { Flights } from '../../src/exchange/flights.js';
 import { handle } from '../../src/exchange/handle.js';
 import { KeyHealth } from '../../src/exchange/key-health.js';
 import { Leaders } from '../../src/exchange/leaders.js';
-import type { ExchangeObserver } from '../../src/exchange/observer.js';
+import type { ExchangeObserver, ObservedReport, VerifiedReport } from '../../src/exchange/observer.js';
+import { Observing } from '../../src/exchange/observing.js';
 import type { RequestTrace, TracedRequest } from '../../src/exchange/trace.js';
 import { Turns } from '../../src/exchange/turns.js';
 import { Listener } from '../../src/server/listener.js';
@@ -26,6 +27,9 @@ export type InProcess = {
   readonly flights: Flights;
   /** Reports of the requests that are over. */
   readonly reports: Report[];
+  /** What would have become of requests whose rule only observes. */
+  readonly observed: ObservedReport[];
+  readonly verified: VerifiedReport[];
   readonly sent: () => number;
   readonly lost: () => number;
   readonly unsettled: () => number;
@@ -48,15 +52,20 @@ export async function startInProcess(
     readonly traced?: (request: TracedRequest) => RequestTrace | null;
     /** What all recordings may have together. Default: more than any test records. */
     readonly budget?: MemoryBudget;
+    /** Who is told of internal errors that the test means to bring about. Default: they fail it. */
+    readonly onFailure?: (error: unknown) => void;
   },
 ): Promise<InProcess> {
   const upstream = new Upstream(upstreamConfig({ url: options.upstreamUrl }));
   const reports: Report[] = [];
+  const observed: ObservedReport[] = [];
+  const verified: VerifiedReport[] = [];
   const counts = { arrived: 0, sent: 0, lost: 0, unsettled: 0, inProgress: 0 };
   const failures: unknown[] = [];
   const observer: ExchangeObserver = {
     sent: () => counts.sent++,
     answered: () => {},
+    verified: (report) => verified.push(report),
     unprotected: () => {},
     overloaded: () => {},
     unshareable: () => {},
@@ -70,11 +79,12 @@ export async function startInProcess(
     unsettled: () => counts.unsettled++,
     asked: () => {},
     reconciled: () => {},
+    observed: (report) => observed.push(report),
     over: (report) => {
       reports.push(report);
       report.trace?.over(report);
     },
-    failed: (error) => failures.push(error),
+    failed: options.onFailure ?? ((error) => failures.push(error)),
   };
   const local = new MemoryStore({ budget: new MemoryBudget(1_048_576) });
   const leaders = new Leaders({ observer, budget: options.budget ?? new MemoryBudget(64 * 1_048_576) });
@@ -89,6 +99,7 @@ export async function startInProcess(
     newFlightId,
   });
   const turns = new Turns({ store: options.store, local, leaders, observer });
+  const observing = new Observing({ store: options.store, local, observer, calls: leaders.calls, secrets: [] });
   const generation = {
     rules: compileRules(options.rules),
     unmatched: null,
@@ -108,7 +119,7 @@ export async function startInProcess(
     handle: (caller) => {
       counts.arrived++;
       caller.trace = options.traced?.(caller) ?? null;
-      handle(caller, { ...handling, flights, turns, observer, health, calls: leaders.calls });
+      handle(caller, { ...handling, flights, turns, observing, observer, health, calls: leaders.calls });
     },
     over: observer.over,
   });
@@ -116,6 +127,7 @@ export async function startInProcess(
   const url = await listener.listen();
   t.teardown(async () => {
     await listener.close();
+    await observing.stop();
     await upstream.destroy();
     await Promise.all([options.store.close(), local.close()]);
     if (failures.length > 0) throw failures[0];
@@ -124,6 +136,8 @@ export async function startInProcess(
     url,
     flights,
     reports,
+    observed,
+    verified,
     sent: () => counts.sent,
     lost: () => counts.lost,
     unsettled: () => counts.unsettled,

@@ -3,6 +3,7 @@
 import type { CoalescePolicy, QueuePolicy, RejectPolicy, ReplayPolicy, Rule } from '../../src/core/rule.js';
 
 const KEYED = {
+  mode: 'protects',
   scope: 'test',
   key: [{ from: 'request', name: 'path', optional: false }],
   onMissingKey: 'pass',
@@ -30,6 +31,7 @@ export function coalescePolicy(changes: Partial<CoalescePolicy> = {}): CoalesceP
     onLeaderFailure: { kind: 'fail' },
     onUnshareable: 'by-method',
     unshareableForMs: 60_000,
+    verify: null,
     ...changes,
   };
 }

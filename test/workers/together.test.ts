@@ -64,7 +64,7 @@ t.test('pauses grow while workers die young, and end when one has proved itself'
 t.test('figures of workers add up, also of those that have ended', async (t) => {
   const of = async (sent: number): Promise<Figures> => {
     const metrics = new Metrics('1.2.3');
-    for (let i = 0; i < sent; i += 1) metrics.sent('r');
+    for (let i = 0; i < sent; i += 1) metrics.sent('r', 'client');
     metrics.flights('r', 1);
     metrics.upstreams.show(() => [{ name: 'api', state: stateOf(sent > 2) }]);
     return metrics.figures();
