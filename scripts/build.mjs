@@ -1,5 +1,5 @@
 // Builds dist/ from nothing: the compiler's output for tests and benchmarks, and in dist/bin/ what is published and run:
-// the same as a bundle, with the Lua scripts, and the licences and the bill of materials (SBOM) of what is inside. Nothing
+// the same as a bundle, with the Lua scripts, the live page, and the licences and the bill of materials (SBOM) of what is inside. Nothing
 // else needs to be installed.
 import { execFileSync } from 'node:child_process';
 import { chmodSync, cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -11,7 +11,9 @@ import { sbomOf } from './sbom.mjs';
 
 process.chdir(fileURLToPath(new URL('..', import.meta.url)));
 rmSync('dist', { recursive: true, force: true });
-execFileSync(process.execPath, ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.json'], { stdio: 'inherit' });
+for (const project of ['tsconfig.json', 'src/page/tsconfig.json']) {
+  execFileSync(process.execPath, ['node_modules/typescript/bin/tsc', '-p', project], { stdio: 'inherit' });
+}
 cpSync('src/store/lua', 'dist/src/store/lua', { recursive: true });
 // What `oneflight init` writes.
 cpSync('config/gateway.yaml', 'dist/src/cli/gateway.yaml');
@@ -39,8 +41,25 @@ const { metafile } = await build({
 cpSync('src/store/lua', 'dist/bin/lua', { recursive: true });
 cpSync('config/gateway.yaml', 'dist/bin/gateway.yaml');
 chmodSync('dist/bin/main.js', 0o755);
-const packages = packagesOf(metafile.inputs);
+
+// The live page, for browsers: its types are checked above, and every package that it is made of is inside.
+const page = await build({
+  entryPoints: ['src/page/page.ts', 'src/page/page.css'],
+  outdir: 'dist/bin/page',
+  bundle: true,
+  minify: true,
+  format: 'esm',
+  target: 'es2022',
+  legalComments: 'none',
+  metafile: true,
+  logLevel: 'warning',
+});
+for (const file of ['index.html', 'page.svg']) cpSync(`src/page/${file}`, `dist/bin/page/${file}`);
+cpSync('dist/bin/page', 'dist/src/server/page', { recursive: true });
+
+const inputs = { ...metafile.inputs, ...page.metafile.inputs };
+const packages = packagesOf(inputs);
 writeFileSync('dist/bin/THIRD-PARTY-LICENSES.txt', licencesOf(packages));
 const own = JSON.parse(readFileSync('package.json', 'utf8'));
 const tools = [{ name: 'esbuild', version: esbuildVersion }];
-writeFileSync('dist/bin/sbom.cdx.json', sbomOf({ own, packages, direct: directOf(metafile.inputs), tools }));
+writeFileSync('dist/bin/sbom.cdx.json', sbomOf({ own, packages, direct: directOf(inputs), tools }));

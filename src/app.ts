@@ -199,6 +199,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
       metrics: {
         contentType: metrics.contentType,
         expose: () => metrics.expose(),
+        figures: () => metrics.figures(),
         exposeOpenMetrics: () => metrics.exposeOpenMetrics(),
       },
     });

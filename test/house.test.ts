@@ -35,7 +35,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'server/request-id.ts',
     'store/store.ts',
   ],
-  server: ['config', 'core', 'exchange', 'http', 'store/store.ts', 'upstream/upstream.ts'],
+  server: ['config', 'core', 'exchange', 'http', 'page/snapshot.ts', 'store/store.ts', 'upstream/upstream.ts'],
+  // It runs in browsers, and knows of the gateway what it is sent.
+  page: [],
   exchange: ['core', 'http', ...STORE_PORT, 'upstream/upstream.ts', 'upstream/failure.ts'],
   store: ['config/config.ts', 'core', 'http'],
   upstream: ['config/config.ts', 'core', 'http'],

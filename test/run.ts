@@ -39,6 +39,14 @@ async function findRedis(): Promise<void> {
   await serverProgram();
 }
 
+/** The browser of the live page is large: fetched while no test's time is running. What is wrong with it is the test's to say. */
+async function findBrowser(files: readonly string[]): Promise<void> {
+  if (!files.some((file) => file.includes('page/browser'))) return;
+  const file = resolve(ROOT, 'dist/test/support/chromium.js');
+  const { browserProgram } = (await import(pathToFileURL(file).href)) as { browserProgram(): Promise<unknown> };
+  await browserProgram().catch(() => {});
+}
+
 /** The lines of what failed, with their diagnostics. */
 const failures: string[] = [];
 
@@ -70,6 +78,7 @@ async function runTap(files: readonly string[], jobs: number): Promise<Totals> {
 async function runAll(filters: readonly string[]): Promise<Totals> {
   const files = testFiles(filters);
   await findRedis();
+  await findBrowser(files);
   const isAlone = (file: string): boolean => file.endsWith('.alone.test.js');
   const parts = [
     await runTap(

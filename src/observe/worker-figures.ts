@@ -88,6 +88,12 @@ export class WorkerFigures {
     return `${await (await this.#sum()).metrics()}\n${await this.#own.metrics()}`;
   }
 
+  /** The same as numbers. */
+  async figures(): Promise<Figures> {
+    const sum = await this.#sum();
+    return [...(await sum.getMetricsAsJSON()), ...(await this.#own.getMetricsAsJSON())];
+  }
+
   /** The same in the format that has exemplars. */
   async exposeOpenMetrics(): Promise<string> {
     const sum = (await (await this.#sum()).getMetricsAsJSON()) as Figures;

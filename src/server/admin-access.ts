@@ -4,7 +4,8 @@
  *
  * Invariants: where there is a token, nobody is told anything without it; where there is none, nobody but a program on
  * this machine is, and a page in a browser on this machine is not one, whatever name it has made point here (DNS
- * rebinding) and whatever it makes the browser send; probes are told yes or no, and nothing else.
+ * rebinding) and whatever it makes the browser send; probes are told yes or no, and nothing else; the live page is given to
+ * who has no token, to be asked for it, and nothing that it shows.
  */
 
 import { createHash, timingSafeEqual } from 'node:crypto';
@@ -12,6 +13,7 @@ import { isIP } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { AdminConfig } from '../config/config.js';
 import { fieldLines } from '../core/field-lines.js';
+import { PAGE_PATHS } from './admin-page.js';
 
 /** What kubelets and balancers ask, which have no token and say the address of the pod as `Host`. */
 const PROBES: ReadonlySet<string | undefined> = new Set(['/livez', '/readyz']);
@@ -34,6 +36,7 @@ export function guard(fastify: FastifyInstance, config: AdminConfig & { kind: 'o
     });
     const access = accessOf(request, config);
     if (access.kind === 'operator' || PROBES.has(request.routeOptions.url)) return;
+    if (access.status === 401 && PAGE_PATHS.has(request.routeOptions.url)) return;
     if (access.status === 401) reply.header('www-authenticate', 'Bearer realm="oneflight"');
     await reply.code(access.status).send({ error: access.error });
   });

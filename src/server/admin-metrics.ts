@@ -1,12 +1,15 @@
 /** `GET /metrics`: in OpenMetrics for scrapers that prefer it, which Prometheus does, and in Prometheus' text format else. */
 
 import type { FastifyInstance } from 'fastify';
+import type { Metric } from './page-figures.js';
 
 export type MetricsApi = {
   /** Of the text format. */
   readonly contentType: string;
   readonly expose: () => Promise<string>;
   readonly exposeOpenMetrics: () => Promise<string>;
+  /** The same as numbers, for the live page. */
+  readonly figures: () => Promise<readonly Metric[]>;
 };
 
 const OPEN_METRICS = 'application/openmetrics-text; version=1.0.0; charset=utf-8';

@@ -1,5 +1,5 @@
 /**
- * The admin listener: liveness, readiness, metrics, the keys that are taken, and the configuration. On its own port, for operators only.
+ * The admin listener: liveness, readiness, metrics, the keys that are taken, the configuration, and a live page of them. On its own port, for operators only.
  *
  * Invariants: it shows no key, no field value and no content of anybody's request; who may ask is
  * decided in one place, for every route (admin-access.ts); operators are few, so that a crowd has no room here.
@@ -12,12 +12,15 @@ import type { ConfigState, InUse, ReloadResult } from '../config/reloading.js';
 import { problemMessage } from '../http/problem.js';
 import { accessOf, guard } from './admin-access.js';
 import { addConfig } from './admin-config.js';
+import { addEvents } from './admin-events.js';
 import { addExplain, type ExplainApi } from './admin-explain.js';
 import { addFlights, type FlightsApi } from './admin-flights.js';
 import { addLogLevel, type LogLevelApi } from './admin-log-level.js';
 import { addMetrics, type MetricsApi } from './admin-metrics.js';
+import { addPage } from './admin-page.js';
 import { addReload } from './admin-reload.js';
 import { listenerUrl } from './front.js';
+import { PageFeed } from './page-feed.js';
 
 export type Readiness = {
   readonly ready: boolean;
@@ -48,6 +51,7 @@ const MOST_CONNECTIONS = 256;
 export class Admin {
   readonly #fastify: FastifyInstance;
   readonly #options: AdminOptions;
+  readonly #feed: PageFeed;
   #looking: Promise<Readiness> | null = null;
 
   constructor(options: AdminOptions) {
@@ -71,6 +75,13 @@ export class Admin {
       return reply.code(ready ? 200 : 503).send(accessOf(request, config).kind === 'operator' ? readiness : { ready });
     });
     addMetrics(fastify, options.metrics);
+    this.#feed = new PageFeed({
+      store: options.flights.store,
+      readiness: () => this.#look(),
+      metrics: options.metrics.figures,
+    });
+    addPage(fastify);
+    addEvents(fastify, this.#feed);
     addFlights(fastify, options.flights);
     addExplain(fastify, options.explain);
     addReload(fastify, options.reload);
@@ -98,6 +109,7 @@ export class Admin {
   }
 
   async close(): Promise<void> {
+    this.#feed.close();
     await this.#fastify.close();
   }
 }

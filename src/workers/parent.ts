@@ -179,9 +179,9 @@ class Parent {
     this.#store = store;
     await store.open();
     const { Admin } = await import('../server/admin.js');
-    const asked = async (expose: () => Promise<string>): Promise<string> => {
+    const asked = async <T>(tell: () => Promise<T>): Promise<T> => {
       await this.#askAll<Figures>({ kind: 'figures' }, LOOK_MS);
-      return expose();
+      return tell();
     };
     const keyHealth = async (): Promise<readonly RouteKeyHealth[]> => {
       await this.#askAll<Figures>({ kind: 'figures' }, LOOK_MS);
@@ -208,6 +208,7 @@ class Parent {
         contentType: this.#figures.contentType,
         expose: () => asked(() => this.#figures.expose()),
         exposeOpenMetrics: () => asked(() => this.#figures.exposeOpenMetrics()),
+        figures: () => asked(() => this.#figures.figures()),
       },
     });
     return this.#admin.listen();

@@ -46,6 +46,10 @@ t.test('the package has what is intended, and nothing else', async (t) => {
       'dist/bin/THIRD-PARTY-LICENSES.txt',
       'dist/bin/gateway.yaml',
       'dist/bin/main.js',
+      'dist/bin/page/index.html',
+      'dist/bin/page/page.css',
+      'dist/bin/page/page.js',
+      'dist/bin/page/page.svg',
       'dist/bin/sbom.cdx.json',
       'dist/bin/worker-process.js',
     ],
@@ -93,7 +97,18 @@ t.test('the packed tarball installs without a dependency or a warning about its 
   const installed = join(prefix, 'lib', 'node_modules', 'oneflight');
   t.notOk(readdirSync(installed).includes('node_modules'), 'it brings no packages');
   const licences = readFileSync(join(installed, 'dist/bin/THIRD-PARTY-LICENSES.txt'), 'utf8');
-  for (const name of ['undici', 'fastify', 'ioredis', 'pino', 'yaml', 'zod', 'commander', 'prom-client']) {
+  for (const name of [
+    'undici',
+    'fastify',
+    'ioredis',
+    'pino',
+    'yaml',
+    'zod',
+    'commander',
+    'prom-client',
+    'preact',
+    'uplot',
+  ]) {
     t.match(licences, new RegExp(`^${name} \\d`, 'm'), `the licence of ${name}`);
   }
 });
