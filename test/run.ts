@@ -18,6 +18,8 @@ type Totals = { readonly passed: number; readonly failed: number; readonly green
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const TAP = 'node_modules/tap/dist/esm/run.mjs';
 const FILE_TIMEOUT_S = 180;
+/** More than the two cores that there are at least: most files wait most of the time. */
+const JOBS = 3;
 const LINGERING = new URL('./support/lingering.js', import.meta.url).href;
 /** The last line but one of a run: `# { total: 8, pass: 5, fail: 1, todo: 1, skip: 1 }`; zeros are left out. */
 const TOTALS = /^# \{ total: \d+[^}]*\}$/;
@@ -83,7 +85,7 @@ async function runAll(filters: readonly string[]): Promise<Totals> {
   const parts = [
     await runTap(
       files.filter((file) => !isAlone(file)),
-      2,
+      JOBS,
     ),
     await runTap(files.filter(isAlone), 1),
   ];
