@@ -7,7 +7,7 @@
 
 import type { Logger } from 'pino';
 import { Generations } from './app/generations.js';
-import { setLevelByOperator, takeLog } from './app/log-level.js';
+import { auditBy, setLevelByOperator, takeLog } from './app/log-level.js';
 import { tellOfCertificate, tellOfReload } from './app/telling.js';
 import { openTracing } from './app/tracing.js';
 import type { Config, LogLevel, StoreConfig } from './config/config.js';
@@ -185,7 +185,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
         keyHealth: async () => keyHealthOf(await metrics.keyHealth.figures()),
         keepMsOf: (route) => generations.rules.keepMsOf(route),
         isRule: (name) => generations.rules.isRule(name),
-        audit: (did, entry) => log.warn(entry, `${did} by an operator`),
+        audit: (did, entry) => auditBy(log, did, entry),
       },
       // Loaded by who asks.
       explain: async ({ request, values, store: ask }) => {

@@ -3,7 +3,7 @@
  * keys may still be in the store.
  */
 
-import type { Rule } from '../core/rule.js';
+import { keepMsOf as keepOf, type Rule } from '../core/rule.js';
 
 /** Of so many rules that are gone it is remembered how long they kept. */
 const MOST_FORMER = 10_000;
@@ -40,7 +40,10 @@ export class KnownRules {
 }
 
 /** How long a rule keeps a response that an operator gives for it, ms; null when it keeps none. */
-function keepMsOfRule({ policy }: Rule): number | null {
+function keepMsOfRule({ policy, match }: Rule): number | null {
   if (policy.kind === 'replay') return policy.keepMs;
-  return policy.kind === 'coalesce' && policy.keep.kind === 'fixed' ? policy.keep.keepMs : null;
+  if (policy.kind !== 'coalesce') return null;
+  // All methods are not safe ones.
+  const keepMs = Math.max(...(match.methods.length === 0 ? ['POST'] : match.methods).map((one) => keepOf(policy, one)));
+  return keepMs > 0 ? keepMs : null;
 }

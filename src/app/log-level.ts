@@ -11,6 +11,15 @@ export function setLevelByOperator(log: Logger, level: LogLevel): void {
   log.child({}, { level: 'warn' }).warn({ from: before, to: level }, 'log level set by an operator');
 }
 
+/** What an operator did is written down, whatever the level is. */
+export function auditBy(
+  log: Logger,
+  did: 'settled' | 'purged',
+  entry: Readonly<Record<string, string | number>>,
+): void {
+  log.child({}, { level: 'warn' }).warn(entry, `${did} by an operator`);
+}
+
 /** Another configuration is in use. A level that an operator has set stays, unless the file has another one than before. */
 export function takeLog(log: Logger, before: LogConfig, next: LogConfig): void {
   if (next.level !== before.level) log.level = next.level;

@@ -18,20 +18,37 @@ const UNCOUNTED: CallPlace = { leave: () => {} };
 
 export class Calls {
   readonly #counts = new Map<string, number>();
+  /** By rule, calls that nobody waits for: each ends at once, and leaves, when it is told to make room. */
+  readonly #spare = new Map<string, Set<() => void>>();
 
-  /** Takes a place for a call of the rule; null: it has as many as it may. */
-  enter(rule: Rule | null): CallPlace | null {
+  /**
+   * Takes a place for a call of the rule; null: it has as many as it may. `makeRoom`: of a call that nobody waits for, which
+   * gives way to one that somebody does.
+   */
+  enter(rule: Rule | null, makeRoom: (() => void) | null = null): CallPlace | null {
     if (rule === null || rule.maxRequests === Number.POSITIVE_INFINITY) return UNCOUNTED;
     const { name, maxRequests } = rule;
-    const count = this.#counts.get(name) ?? 0;
+    const spare = this.#spare.get(name) ?? new Set();
+    if (makeRoom === null) {
+      // Each leaves as it ends.
+      for (const end of spare) if (this.#countOf(name) >= maxRequests) end();
+    }
+    const count = this.#countOf(name);
     if (count >= maxRequests) return null;
     this.#counts.set(name, count + 1);
+    if (makeRoom !== null) this.#spare.set(name, spare.add(makeRoom));
     let taken = true;
     return {
       leave: () => {
-        if (taken) this.#counts.set(name, (this.#counts.get(name) ?? 1) - 1);
+        if (!taken) return;
         taken = false;
+        this.#counts.set(name, this.#countOf(name) - 1);
+        if (makeRoom !== null) spare.delete(makeRoom);
       },
     };
+  }
+
+  #countOf(name: string): number {
+    return this.#counts.get(name) ?? 0;
   }
 }

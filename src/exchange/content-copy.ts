@@ -8,7 +8,8 @@
 import type { ReadAheadBudget } from './read-ahead.js';
 
 export type Copied =
-  | { readonly kind: 'whole'; readonly content: Buffer }
+  /** It is there to be taken, until the copy is dropped. */
+  | { readonly kind: 'whole' }
   /** More than is read for a key. */
   | { readonly kind: 'too-large' }
   | { readonly kind: 'no-room' }
@@ -43,19 +44,33 @@ export class ContentCopy {
 
   /** The end of the content. */
   end(): void {
-    if (!this.#isOver) this.#end({ kind: 'whole', content: Buffer.concat(this.#chunks, this.#bytes) });
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#resolve({ kind: 'whole' });
+  }
+
+  /** What is whole, for whoever reads it now; nothing of it is kept. */
+  take(): Buffer {
+    const content = Buffer.concat(this.#chunks, this.#bytes);
+    this.#letGo();
+    return content;
   }
 
   /** No more comes, or nobody wants it. */
   drop(): void {
-    if (!this.#isOver) this.#end({ kind: 'broken' });
+    if (this.#isOver) this.#letGo();
+    else this.#end({ kind: 'broken' });
   }
 
   #end(copied: Copied): void {
     this.#isOver = true;
-    // What is whole is read in the same turn, and then gone.
-    this.#budget.giveBack(this.#bytes);
-    this.#chunks = [];
+    this.#letGo();
     this.#resolve(copied);
+  }
+
+  #letGo(): void {
+    this.#budget.giveBack(this.#bytes);
+    this.#bytes = 0;
+    this.#chunks = [];
   }
 }

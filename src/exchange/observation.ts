@@ -100,7 +100,7 @@ export class Observation {
     let content: Buffer | null = null;
     const read = async (): Promise<Fate | null> => {
       const copied = (await copy?.done) ?? { kind: 'broken' };
-      if (copied.kind === 'whole') content = copied.content;
+      if (copied.kind === 'whole') content = copy?.take() ?? null;
       return copied.kind === 'whole' ? null : fateOfCopy(copied.kind);
     };
     const view = () => ({ method, fields, target, host, params, content });
@@ -168,7 +168,7 @@ export class Observation {
   #tell({ fate, waitedMs }: Stood): void {
     const { policy, request, observer } = this.#options;
     const { route, method, requestId } = request;
-    const callMs = this.call.durationMs;
+    const callMs = this.call.sent ? this.call.durationMs : null;
     observer.observed({ route, policy: policy.kind, method, requestId, fate, waitedMs, callMs });
   }
 }

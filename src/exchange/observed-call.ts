@@ -43,6 +43,7 @@ export class ObservedCall implements OnLooker {
   /** What the response settles a flight as; null: its whole end is needed for that. */
   #byHead: Settled | null = null;
   #receivedBytes = 0;
+  #sent = false;
   #giveUp: (settled: Settled | null) => void = () => {};
   #end: (end: CallEnd) => void = () => {};
   #settle: () => void = () => {};
@@ -69,6 +70,15 @@ export class ObservedCall implements OnLooker {
   /** Until its end, or until now, milliseconds. */
   get durationMs(): number {
     return this.#durationMs ?? performance.now() - this.#startedAtMs;
+  }
+
+  /** Whether it came to be a call at all. */
+  get sent(): boolean {
+    return this.#sent;
+  }
+
+  onSent(): void {
+    this.#sent = true;
   }
 
   onHead(status: number, fields: readonly string[]): void {

@@ -23,6 +23,7 @@ export type CallEnd =
 export interface OnLooker {
   /** Null: its content is not wanted. */
   readonly uploading: UploadListener | null;
+  onSent(): void;
   onHead(status: number, fields: readonly string[]): void;
   onBytes(bytes: number): void;
   /** Called once. */
@@ -44,6 +45,11 @@ export class ObservedPassing extends Passing {
   protected override onLeft(): void {
     super.onLeft();
     this.#onLooker.onOver({ kind: 'left' });
+  }
+
+  override onSend(): boolean {
+    this.#onLooker.onSent();
+    return super.onSend();
   }
 
   override onFields(status: number, reason: string, fields: string[]): void {

@@ -50,8 +50,8 @@ export type ObservedReport = {
   readonly fate: Fate;
   /** How long it would have waited, ms; null: not at all. */
   readonly waitedMs: number | null;
-  /** How long its upstream call took, ms. */
-  readonly callMs: number;
+  /** How long its upstream call took, ms; null: nothing was sent. */
+  readonly callMs: number | null;
 };
 
 /** A response that was given to somebody else than its leader's client, compared with the upstream's own answer. */

@@ -107,7 +107,7 @@ export class Observing {
       policy: policy.kind,
       fate,
       waitedMs: null,
-      callMs: 0,
+      callMs: null,
     });
   }
 }

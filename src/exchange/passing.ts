@@ -26,9 +26,9 @@ export function upstreamRequest(
   added: readonly string[] = [],
 ): UpstreamRequest {
   const { httpVersion, rawHeaders } = caller.req;
-  const removed = namesOf(added);
+  const removed = namesOf([...added, ...fenceOf(caller)]);
   const own = upstreamFields(caller.fields, httpVersion, caller.requestId, upstream.pseudonym);
-  const fields = added.length === 0 ? own : editedFields(own, { removed, added });
+  const fields = removed.size === 0 ? own : editedFields(own, { removed, added });
   const trailers = trailersOf(caller, removed);
   if (trailers !== null) fields.push(...announcedTrailers(rawHeaders));
   return {
@@ -38,6 +38,13 @@ export function upstreamRequest(
     content: caller.content ?? (caller.announcesContent ? upload(caller, uploading) : null),
     trailers,
   };
+}
+
+/** A field line of the name that the API knows the gateway's fence by: no client mints one, whoever forwards its request. */
+function fenceOf({ rule }: Caller): readonly string[] {
+  if (rule === null || rule.policy.kind === 'pass' || rule.policy.mode === 'observes') return [];
+  const { fence } = rule.policy.forward;
+  return fence === null ? [] : [fence, ''];
 }
 
 const NO_NAMES: ReadonlySet<string> = new Set();

@@ -23,7 +23,7 @@ export function forward(
   upstream: Upstream,
   request: UpstreamRequest,
   sink: ForwardSink,
-  kind: 'keyed' | 'open',
+  kind: Parameters<Upstream['forward']>[2],
 ): Exchange {
   const call = callOf(caller, upstream);
   if (call === null) return upstream.forward(request, sink, kind);

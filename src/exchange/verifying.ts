@@ -11,6 +11,7 @@ import { partLabel } from '../core/key-part.js';
 import type { CoalescePolicy, KeyPart, Verify } from '../core/rule.js';
 import type { SharedResponse } from '../core/sharing.js';
 import { clientFields, sharedFields } from '../http/fields.js';
+import type { UpstreamFailure } from '../upstream/failure.js';
 import type { Exchange, ForwardSink } from '../upstream/upstream.js';
 import type { Caller } from './caller.js';
 import type { CallPlace } from './calls.js';
@@ -56,17 +57,22 @@ export class Verifying {
     const { leaders, observer } = this.#options;
     const { route, method, requestId } = caller;
     const about = { route, method, requestId, as, keyParts: [...policy.key, ...callerParts(policy)].map(partLabel) };
-    const place = this.#underWay < MOST_AT_A_TIME ? leaders.calls.enter(caller.rule) : null;
+    let second: SecondCall | null = null;
+    // A client's call is not refused for the sake of this one.
+    const makeRoom = () => second?.giveWay();
+    const place = this.#underWay < MOST_AT_A_TIME ? leaders.calls.enter(caller.rule, makeRoom) : null;
     if (place === null) return observer.verified({ ...about, result: 'skipped', differs: [] });
     this.#underWay += 1;
     const done = new Promise<Result>((resolve) => {
-      new SecondCall(caller, given, verify, place, () => observer.sent(route, 'verify'), resolve);
+      second = new SecondCall(caller, given, verify, place, () => observer.sent(route, 'verify'), resolve);
     });
     leaders.goesOn(
-      done.then((result) => {
-        this.#underWay -= 1;
-        observer.verified({ ...about, ...result });
-      }, observer.failed),
+      done
+        .finally(() => {
+          this.#underWay -= 1;
+        })
+        .then((result) => observer.verified({ ...about, ...result }))
+        .catch(observer.failed),
     );
   }
 }
@@ -89,6 +95,7 @@ class SecondCall implements ForwardSink {
   readonly #timer: NodeJS.Timeout;
   #exchange: Exchange | null = null;
   #differs: string[] = [];
+  #saysNothing = false;
   #isOver = false;
 
   constructor(
@@ -108,7 +115,7 @@ class SecondCall implements ForwardSink {
     this.#content = new ContentComparison(given.content);
     this.#timer = setTimeout(() => this.#giveUp(), DEADLINE_MS);
     caller.upstream.hold();
-    this.#exchange = forward(caller, caller.upstream, upstreamRequest(caller, caller.upstream), this, 'open');
+    this.#exchange = forward(caller, caller.upstream, upstreamRequest(caller, caller.upstream), this, 'spare');
   }
 
   onSend(): boolean {
@@ -119,6 +126,8 @@ class SecondCall implements ForwardSink {
   onInterim(): void {}
 
   onFields(status: number, _reason: string, fields: string[]): void {
+    // That it has too much to do just now, or fails, says nothing of the key.
+    this.#saysNothing = status !== this.#given.status && (status >= 500 || status === 429);
     const own = { status, fields: sharedFields(clientFields(fields)) };
     this.#differs = headDifferences(this.#given, own, this.#verify.fields);
   }
@@ -134,11 +143,18 @@ class SecondCall implements ForwardSink {
     this.#conclude();
   }
 
-  onFailure(): void {
-    this.#end({ result: 'failed', differs: [] });
+  /** `limit`: there are as many calls as there may be. */
+  onFailure({ cause }: UpstreamFailure): void {
+    this.#end({ result: cause === 'limit' ? 'skipped' : 'failed', differs: [] });
+  }
+
+  /** Somebody needs its place. */
+  giveWay(): void {
+    this.#end({ result: 'skipped', differs: [] });
   }
 
   #conclude(): void {
+    if (this.#saysNothing) return this.#giveUp();
     if (this.#content.differs) this.#differs.push('content');
     const { length } = this.#differs;
     this.#end({ result: length === 0 ? 'same' : 'different', differs: this.#differs });

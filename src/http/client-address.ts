@@ -20,10 +20,12 @@ export function clientAddress(
 
 /** An address without what tells its household apart: the first 24 bits, or 48 of IPv6; anything else is not shown. */
 export function truncatedAddress(address: string): string {
-  const four = /^(\d+\.\d+\.\d+)\.\d+$/.exec(address);
+  // Some proxies write the port behind it.
+  const bare = /^\[([^\]]*)\](?::\d+)?$/.exec(address)?.[1] ?? /^([\d.]+):\d+$/.exec(address)?.[1] ?? address;
+  const four = /^(\d{1,3}\.\d{1,3}\.\d{1,3})\.\d{1,3}$/.exec(bare);
   if (four !== null) return `${four[1]}.0`;
-  if (!address.includes(':') || !/^[0-9A-Fa-f:.]+$/.test(address)) return '-';
-  const [head = '', tail] = address.split('::');
+  if (!/^[\da-f]{0,4}(?::[\da-f]{0,4}){2,7}(?::\d+(?:\.\d+){3})?$/i.test(bare)) return '-';
+  const [head = '', tail] = bare.split('::');
   const groups = head === '' ? [] : head.split(':');
   // Groups that `::` leaves out are zeros.
   const first = tail === undefined ? groups : [...groups, '0', '0', '0'];

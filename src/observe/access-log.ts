@@ -25,7 +25,7 @@ export type AccessLogOptions = {
 };
 
 /** Ends that nobody needs to look into. */
-const WELL: ReadonlySet<Outcome['kind']> = new Set(['passed', 'upgraded', 'led', 'collapsed', 'hit']);
+const WELL: ReadonlySet<Outcome['kind']> = new Set(['passed', 'observed', 'upgraded', 'led', 'collapsed', 'hit']);
 const FIRST_ERROR = 400;
 /** In place of a query. */
 const HIDDEN = 'redacted';

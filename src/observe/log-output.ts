@@ -55,5 +55,7 @@ function textOf(line: string): string {
 }
 
 function valueText(value: unknown): string {
-  return typeof value === 'string' && /^[^\s"=]+$/.test(value) ? value : JSON.stringify(value);
+  if (typeof value === 'string' && /^[^\s"=\p{Cc}]+$/u.test(value)) return value;
+  // JSON leaves DEL and those behind it as they are; terminals do not.
+  return JSON.stringify(value).replace(/\p{Cc}/gu, (odd) => `\\u00${odd.charCodeAt(0).toString(16)}`);
 }

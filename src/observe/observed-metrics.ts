@@ -48,7 +48,8 @@ export class ObservedMetrics {
   count({ route, fate, waitedMs, callMs }: ObservedReport): void {
     this.#requests.count(route, fateLabel(fate));
     if (waitedMs !== null) this.#waits.observe(route, waitedMs);
-    if (!savesCall(fate)) return;
+    // Where nothing was sent there was nothing to save.
+    if (callMs === null || !savesCall(fate)) return;
     this.#calls.count(route);
     this.#seconds.inc({ route }, callMs / 1000);
   }

@@ -81,7 +81,10 @@ export class OtlpExporter {
 
   /** Takes a span that is over. */
   add(span: Span): void {
-    if (this.#queue.length >= MOST_SPANS) return this.#options.onCounted('dropped', 1);
+    if (this.#queue.length >= MOST_SPANS) {
+      this.#is('failing', 'it is too slow');
+      return this.#options.onCounted('dropped', 1);
+    }
     this.#queue.push(span);
     if (this.#sending !== null) return;
     if (this.#queue.length >= BATCH_SPANS) this.#send();
@@ -167,7 +170,8 @@ export class OtlpExporter {
         headers: [...this.#fields],
         body: content,
         dispatcher: this.#agent,
-        signal: this.#over.signal,
+        // The client's own time-outs are between pieces: a collector that drips would hold up all spans.
+        signal: AbortSignal.any([this.#over.signal, AbortSignal.timeout(this.#times.requestMs)]),
       });
       const answer = await body.text();
       if (statusCode >= 200 && statusCode < 300) return { kind: 'taken', rejected: rejectedBy(answer) };

@@ -67,7 +67,7 @@ function logObserved({ fate, waitedMs, callMs, ...report }: ObservedReport, log:
       would: fateLabel(fate),
       ...('reason' in fate ? { reason: fate.reason } : {}),
       ...(waitedMs === null ? {} : { waitMs: Math.round(waitedMs) }),
-      ...(savesCall(fate) ? { savedMs: Math.round(callMs) } : {}),
+      ...(savesCall(fate) && callMs !== null ? { savedMs: Math.round(callMs) } : {}),
     },
     'observed',
   );

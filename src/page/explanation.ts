@@ -25,6 +25,7 @@ type Becomes = {
   readonly ifInFlight?: Becomes;
   readonly ifKept?: Becomes | null;
   readonly ifOther?: Becomes | null;
+  readonly would?: Becomes;
 };
 
 /** What the store says of the key. */
@@ -119,6 +120,10 @@ function becomesText(becomes: Becomes): string {
       return `answered with the kept response, which is kept for another ${durationText(ttlMs)}`;
     case 'claims':
       return claimsText(becomes);
+    case 'observed':
+      return becomes.would === undefined
+        ? 'forwarded as it is: the rule only observes'
+        : `forwarded as it is: the rule only observes. If it did not: ${becomesText(becomes.would)}`;
     default:
       return becomes.kind;
   }

@@ -3,7 +3,7 @@
 import { html } from 'htm/preact';
 import type { VNode } from 'preact';
 import { Panel } from './panel.js';
-import type { ListedFlight, Listing } from './snapshot.js';
+import type { Extent, ListedFlight, Listing } from './snapshot.js';
 import { type Column, Table } from './table.js';
 import { countText, durationText, shortDigest } from './wording.js';
 
@@ -40,11 +40,16 @@ export function leaderCell({ leader }: ListedFlight): VNode | string {
   return leader === null ? '–' : html`<code title=${leader}>${shortDigest(leader)}</code>`;
 }
 
+const EXTENTS: Readonly<Record<Extent, (shown: string) => string>> = {
+  all: (shown) => shown,
+  oldest: (shown) => `more than are shown, of which these ${shown} are the oldest`,
+  some: (shown) => `more than were looked at, of which ${shown} are shown`,
+};
+
 /** How a list is to be read. */
-export function listNote(flights: Listing, shown: readonly ListedFlight[]): string {
+export function listNote(flights: Listing, which: 'inFlight' | 'unknown'): string {
   if (flights.kind === 'unavailable') return 'The store does not answer.';
-  const count =
-    flights.extent === 'limited' ? `the oldest of many, ${shown.length} are shown` : countText(shown.length);
+  const count = EXTENTS[flights.extent[which]](countText(flights[which].length));
   const age = flights.agoMs > 2_000 ? `, as of ${durationText(flights.agoMs)} ago` : '';
   return `Over all gateways of the store: ${count}${age}.`;
 }
@@ -52,7 +57,7 @@ export function listNote(flights: Listing, shown: readonly ListedFlight[]): stri
 export function FlightsPanel({ flights }: { readonly flights: Listing }): VNode {
   const rows = flights.kind === 'listed' ? flights.inFlight : [];
   const empty = flights.kind === 'listed' ? 'No flight is in progress.' : `The store cannot be asked: ${flights.error}`;
-  return html`<${Panel} id="flights" title="Flights in progress" note=${listNote(flights, rows)}>
+  return html`<${Panel} id="flights" title="Flights in progress" note=${listNote(flights, 'inFlight')}>
     <${Table} label="Flights in progress" columns=${COLUMNS} rows=${rows} keyOf=${keyOf} empty=${empty} />
   <//>`;
 }

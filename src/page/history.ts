@@ -29,7 +29,7 @@ export type Point = Totals & { readonly atS: number };
 /** Duplicates that were refused as such; `outcome-unknown` among them is told to repeats, and to the first. */
 const REJECTED: ReadonlySet<string> = new Set(['in-flight', 'key-reused', 'queue-full', 'response-not-kept']);
 /** Answered by an upstream, or not the gateway's fault. */
-const FORWARDED: ReadonlySet<string> = new Set(['passed', 'upgraded', 'led', 'bypassed', 'left']);
+const FORWARDED: ReadonlySet<string> = new Set(['passed', 'upgraded', 'observed', 'led', 'bypassed', 'left']);
 
 const NONE: Totals = { requests: 0, upstreamCalls: 0, coalesced: 0, replayed: 0, rejected: 0, failed: 0 };
 

@@ -38,7 +38,9 @@ export function SettleDialog({ client, flight, onDone }: SettleDialogProps): VNo
     event.preventDefault();
     const form = new FormData(event.target as HTMLFormElement);
     setStage('sending');
-    const answer = await client.post(`flights/${flight.key}/settle`, { ...bodyOf(as, form), flight: flight.flight });
+    // What somebody else has settled meanwhile stays as it is.
+    const meant = { flight: flight.flight, state: 'unknown' };
+    const answer = await client.post(`flights/${flight.key}/settle`, { ...bodyOf(as, form), ...meant });
     onDone(settledOf(answer, flight, as));
   };
   return html`<dialog ref=${dialog} aria-labelledby="settle-title" onClose=${() => onDone(null)}>
@@ -53,7 +55,7 @@ export function SettleDialog({ client, flight, onDone }: SettleDialogProps): VNo
         <legend>What became of it</legend>
         <label class="choice">
           <input type="radio" name="as" value="free" checked=${as === 'free'} onChange=${() => setAs('free')} />
-          <span>It was not executed: free the key. The next request runs.</span>
+          <span>It was not executed, or may be again: free the key. The next request runs.</span>
         </label>
         <label class="choice">
           <input type="radio" name="as" value="response" checked=${as === 'response'} onChange=${() => setAs('response')} />

@@ -64,14 +64,16 @@ export type ListedFlight = {
   readonly waiting: number;
 };
 
+/** Which of them a list shows: `oldest` of all, or `some`, of more than were looked at. */
+export type Extent = 'all' | 'oldest' | 'some';
+
 /** The flights of all gateways that share the store. */
 export type Listing =
   | {
       readonly kind: 'listed';
       readonly inFlight: readonly ListedFlight[];
       readonly unknown: readonly ListedFlight[];
-      /** `limited`: there are more than are listed. */
-      readonly extent: 'all' | 'limited';
+      readonly extent: { readonly inFlight: Extent; readonly unknown: Extent };
       /** How old the list is: a large store is walked through less often. */
       readonly agoMs: number;
     }

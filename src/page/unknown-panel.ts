@@ -48,7 +48,7 @@ export function UnknownPanel({ client, flights }: UnknownPanelProps): VNode {
     if (settled !== null) setTold(settled);
   };
   const empty = flights.kind === 'listed' ? 'Nothing is unknown.' : `The store cannot be asked: ${flights.error}`;
-  return html`<${Panel} id="unknown" title="Unknown outcomes" note=${listNote(flights, rows)}>
+  return html`<${Panel} id="unknown" title="Unknown outcomes" note=${listNote(flights, 'unknown')}>
     <p role="status" class=${told?.kind === 'refused' ? 'fault' : 'told'}>${told?.text ?? ''}</p>
     <${Table} label="Unknown outcomes" columns=${columns} rows=${rows} keyOf=${keyOf} empty=${empty} />
     ${asked === null ? null : html`<${SettleDialog} key=${asked.number} client=${client} flight=${asked.flight} onDone=${onDone} />`}

@@ -20,7 +20,7 @@ const STATES = ['in-flight', 'unknown', 'kept', 'any'] as const;
 const NO_VARY = { names: [], digest: '' } as const;
 
 export type FlightsApi = {
-  readonly store: Pick<Store, 'taken' | 'settle' | 'purge' | 'purgeRoute'>;
+  readonly store: Pick<Store, 'taken' | 'settle' | 'settleUnknown' | 'purge' | 'purgeRoute'>;
   /** What was seen of the keys of each rule, all workers together: names and counts. */
   readonly keyHealth: () => Promise<readonly object[]>;
   /** How long a response that an operator gives is kept by the rule of that name, ms; null: there is no such rule now. */
@@ -30,15 +30,22 @@ export type FlightsApi = {
   readonly audit: (did: 'settled' | 'purged', entry: Readonly<Record<string, string | number>>) => void;
 };
 
-const SETTLE_MEMBERS = ['as', 'flight', 'status', 'fields', 'content'];
+const SETTLE_MEMBERS = ['as', 'flight', 'state', 'status', 'fields', 'content'];
 
 type SettleBody = {
   readonly as?: unknown;
   /** Id of the flight that is meant, as `GET /flights` gives it; without it, whatever outcome is unknown. */
   readonly flight?: unknown;
+  /** `unknown`: the flight is meant only as long as its outcome is. */
+  readonly state?: unknown;
   readonly status?: unknown;
   readonly fields?: unknown;
   readonly content?: unknown;
+};
+
+type Meant = {
+  readonly flight: string | null;
+  readonly isUnknown: boolean;
 };
 
 /** Adds `GET /flights`, `POST /flights/<digest>/settle`, `DELETE /flights/<digest>` and `DELETE /routes/<name>/kept`. */
@@ -56,19 +63,23 @@ export function addFlights(fastify: FastifyInstance, api: FlightsApi): void {
     { bodyLimit: BODY_LIMIT },
     async (request, reply) => {
       const { key } = request.params;
-      const { as, flight = null } = request.body ?? {};
+      const { as, flight = null, state = null } = request.body ?? {};
       const unknown = Object.keys(request.body ?? {}).find((name) => !SETTLE_MEMBERS.includes(name));
       if (unknown !== undefined) return refuse(reply, 400, `${unknown} is not one of ${SETTLE_MEMBERS.join(', ')}`);
       if (flight !== null && typeof flight !== 'string') return refuse(reply, 400, 'flight must be a text');
-      if (as === 'free') return orUnavailable(reply, () => settle(api, reply, key, { kind: 'free' }, flight));
+      if (state !== null && state !== 'unknown') return refuse(reply, 400, 'state must be "unknown", or left out');
+      const meant: Meant = { flight, isUnknown: state === 'unknown' };
+      if (as === 'free') return orUnavailable(reply, () => settle(api, reply, key, { kind: 'free' }, meant));
       if (as !== 'response') return refuse(reply, 400, 'as must be "free" or "response"');
       const response = responseOf(request.body ?? {});
       if (typeof response === 'string') return refuse(reply, 400, response);
       return orUnavailable(reply, async () => {
         const taken = await find(api, key);
         const keepMs = taken === null ? null : api.keepMsOf(taken.route);
-        if (keepMs === null) return refuse(reply, 404, 'nothing has this key, or its rule keeps no responses');
-        return settle(api, reply, key, { kind: 'response', response, keepMs }, flight);
+        if (taken === null) return refuse(reply, 404, 'nothing has this key');
+        if (keepMs === null)
+          return refuse(reply, 409, 'its rule keeps no responses: nobody would get this one; free the key');
+        return settle(api, reply, key, { kind: 'response', response, keepMs }, meant);
       });
     },
   );
@@ -89,9 +100,10 @@ async function settle(
   reply: FastifyReply,
   key: string,
   as: Parameters<Store['settle']>[1],
-  flight: string | null,
+  meant: Meant,
 ): Promise<object> {
-  const result = await api.store.settle(key, as, flight);
+  const { flight } = meant;
+  const result = await settleMeant(api, key, as, meant);
   api.audit('settled', { key, as: as.kind, result });
   if (result === 'settled') return { settled: key, as: as.kind };
   if (result === 'absent') return refuse(reply, 404, 'nothing has this key');
@@ -99,8 +111,23 @@ async function settle(
   const sentence =
     flight === null
       ? 'its outcome is not unknown: name the flight that GET /flights shows to end it all the same'
-      : 'another flight has this key now';
+      : 'another flight has this key now, or the outcome of this one is known';
   return refuse(reply, 409, sentence);
+}
+
+/** Who looked at an unknown outcome before it said this must not take away an answer that was recorded meanwhile. */
+async function settleMeant(
+  { store }: FlightsApi,
+  key: string,
+  as: Parameters<Store['settle']>[1],
+  { flight, isUnknown }: Meant,
+): Promise<'settled' | 'absent' | 'other'> {
+  if (flight === null || !isUnknown) return store.settle(key, as, flight);
+  if ((await store.settleUnknown(key, flight, as, null)) === 'settled') return 'settled';
+  // A turn of a queue has no answer that could be lost, and is no claim.
+  const unknown = await store.taken({ state: 'unknown', limit: Number.MAX_SAFE_INTEGER });
+  const isTurn = unknown.some((one) => one.key === key && one.flight === flight);
+  return isTurn ? store.settle(key, as, flight) : 'other';
 }
 
 async function purge(api: FlightsApi, reply: FastifyReply, key: string): Promise<object> {

@@ -14,12 +14,12 @@ export type PacedLookOptions<T> = {
   readonly ask: () => Promise<T>;
   /** Shortest time between two questions. */
   readonly everyMs: number;
+  /** Between two questions are at least so many times what the last answer took. */
+  readonly restFactor: number;
 };
 
 type Answer<T> = { readonly value: T; readonly atMs: number };
 
-/** Between two questions are at least so many times what the last answer took. */
-const REST_FACTOR = 10;
 /** How long a look waits for a newer answer than the one that is there. */
 const PATIENCE_MS = 250;
 
@@ -28,6 +28,7 @@ export class PacedLook<T> {
   #asking: Promise<void> | null = null;
   #seen: Answer<T> | null = null;
   #dueAtMs = 0;
+  #generation = 0;
 
   constructor(options: PacedLookOptions<T>) {
     this.#options = options;
@@ -35,30 +36,40 @@ export class PacedLook<T> {
 
   /** The latest answer; waits for the first one. Rejects with that question. */
   async look(): Promise<Seen<T>> {
-    if (this.#asking === null && performance.now() >= this.#dueAtMs) {
+    if (performance.now() >= this.#dueAtMs) this.#begin();
+    // An answer to a question from before it was forgotten is none.
+    while (this.#seen === null) await this.#begin();
+    if (this.#asking !== null) await orAfter(this.#asking, PATIENCE_MS);
+    const { value, atMs } = this.#seen;
+    return { value, agoMs: performance.now() - atMs };
+  }
+
+  #begin(): Promise<void> {
+    if (this.#asking === null) {
       this.#asking = this.#ask();
       // It may fail when nobody waits for it any more.
       this.#asking.catch(() => {});
     }
-    if (this.#seen === null) await this.#asking;
-    else if (this.#asking !== null) await orAfter(this.#asking, PATIENCE_MS);
-    const { value, atMs } = this.#seen as Answer<T>;
-    return { value, agoMs: performance.now() - atMs };
+    return this.#asking;
   }
 
   /** What was seen is too old to be shown. */
   forget(): void {
     this.#seen = null;
     this.#dueAtMs = 0;
+    this.#generation += 1;
   }
 
   async #ask(): Promise<void> {
     const askedAtMs = performance.now();
+    const generation = this.#generation;
     try {
       const value = await this.#options.ask();
       const atMs = performance.now();
+      // Whoever looks may be waiting for it; to be shown later it is too old.
+      if (generation !== this.#generation) return;
       this.#seen = { value, atMs };
-      this.#dueAtMs = Math.max(askedAtMs + this.#options.everyMs, atMs + REST_FACTOR * (atMs - askedAtMs));
+      this.#dueAtMs = Math.max(askedAtMs + this.#options.everyMs, atMs + this.#options.restFactor * (atMs - askedAtMs));
     } finally {
       this.#asking = null;
     }

@@ -8,7 +8,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises';
 import type { TakenKey } from '../core/claim.js';
-import type { Listing, Snapshot } from '../page/snapshot.js';
+import type { Extent, Listing, Snapshot } from '../page/snapshot.js';
 import { type Store, StoreUnavailable } from '../store/store.js';
 import type { Readiness } from './admin.js';
 import { PacedLook } from './paced-look.js';
@@ -35,8 +35,9 @@ const PERIOD_MS = 1_000;
 /** Each look is a connection to every upstream. */
 const HEALTH_EVERY_MS = 3_000;
 const MOST_VIEWERS = 16;
-/** So many flights of each kind at most. */
+/** So many flights of each kind at most, the oldest of so many that are looked at: a store has them in no order. */
 const MOST_FLIGHTS = 200;
+const MOST_LOOKED_AT = 5_000;
 /** Who has read nothing for so many snapshots is gone. */
 const MOST_PASSED_OVER = 30;
 const FAREWELL = Buffer.from('event: stopped\ndata: {}\n\n');
@@ -56,8 +57,13 @@ export class PageFeed {
   constructor(options: PageFeedOptions) {
     this.#options = options;
     this.#periodMs = options.periodMs ?? PERIOD_MS;
-    this.#health = new PacedLook({ ask: options.readiness, everyMs: HEALTH_EVERY_MS });
-    this.#flights = new PacedLook({ ask: () => listingOf(options.store), everyMs: this.#periodMs / 2 });
+    this.#health = new PacedLook({ ask: options.readiness, everyMs: HEALTH_EVERY_MS, restFactor: 1 });
+    this.#flights = new PacedLook({
+      ask: () => listingOf(options.store),
+      everyMs: this.#periodMs / 2,
+      // It is a walk through the store.
+      restFactor: 10,
+    });
   }
 
   get isFull(): boolean {
@@ -130,10 +136,10 @@ export class PageFeed {
 async function listingOf(store: PageFeedOptions['store']): Promise<Listing> {
   try {
     const [inFlight, unknown] = await Promise.all([
-      store.taken({ state: 'in-flight', limit: MOST_FLIGHTS + 1 }),
-      store.taken({ state: 'unknown', limit: MOST_FLIGHTS + 1 }),
+      store.taken({ state: 'in-flight', limit: MOST_LOOKED_AT }),
+      store.taken({ state: 'unknown', limit: MOST_LOOKED_AT }),
     ]);
-    const extent = Math.max(inFlight.length, unknown.length) > MOST_FLIGHTS ? 'limited' : 'all';
+    const extent = { inFlight: extentOf(inFlight), unknown: extentOf(unknown) };
     return { kind: 'listed', inFlight: listed(inFlight), unknown: listed(unknown), extent, agoMs: 0 };
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
@@ -141,11 +147,16 @@ async function listingOf(store: PageFeedOptions['store']): Promise<Listing> {
   }
 }
 
+function extentOf({ length }: readonly TakenKey[]): Extent {
+  if (length <= MOST_FLIGHTS) return 'all';
+  return length < MOST_LOOKED_AT ? 'oldest' : 'some';
+}
+
 /** The oldest first: what is stuck stands at the top. */
 function listed(taken: readonly TakenKey[]) {
-  return taken
-    .slice(0, MOST_FLIGHTS)
+  return [...taken]
     .sort((a, b) => b.ageMs - a.ageMs)
+    .slice(0, MOST_FLIGHTS)
     .map(({ key, flight, route, leader, ageMs, leftMs, waiting }) => {
       return { key, flight, route, leader, ageMs: Math.round(ageMs), leftMs: Math.round(leftMs), waiting };
     });

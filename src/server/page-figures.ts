@@ -29,8 +29,8 @@ export function figuresOf(metrics: readonly Metric[]): Figures {
   const storeTimes = named.get('oneflight_store_seconds') ?? [];
   return {
     version: String(version),
-    routes: labelValues(own, 'route').map((route) => routeFigures(own, route)),
-    upstreams: labelValues(own, 'upstream').map((upstream) => upstreamFigures(own, upstream)),
+    routes: grouped(own, 'route').map(([route, its]) => routeFigures(its, route)),
+    upstreams: grouped(own, 'upstream').map(([upstream, its]) => upstreamFigures(its, upstream)),
     storeTimes: histogramOf('oneflight_store_seconds', storeTimes),
     storeErrors: sum(named.get('oneflight_store_errors_total') ?? []),
     plain: Object.fromEntries(
@@ -44,20 +44,24 @@ export function figuresOf(metrics: readonly Metric[]): Figures {
   };
 }
 
-function labelValues(metrics: readonly Metric[], label: string): string[] {
-  const values = new Set<string>();
+/** By each text of the label, in order, the metrics that have it, with those values. Each value is looked at once, however many routes there are. */
+function grouped(metrics: readonly Metric[], label: string): [text: string, its: Metric[]][] {
+  const groups = new Map<string, Metric[]>();
   for (const metric of metrics) {
-    for (const { labels } of metric.values) if (labels[label] !== undefined) values.add(String(labels[label]));
+    const byText = new Map<string, Metric['values'][number][]>();
+    for (const one of metric.values) {
+      const text = one.labels[label];
+      if (text !== undefined) added(byText, String(text), one);
+    }
+    for (const [text, values] of byText) added(groups, text, { ...metric, values });
   }
-  return [...values].sort();
+  return [...groups].sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
-/** Each metric that has values with this label, and those values. */
-function* labelled(metrics: readonly Metric[], label: string, text: string): Iterable<Metric> {
-  for (const metric of metrics) {
-    const values = metric.values.filter(({ labels }) => labels[label] === text);
-    if (values.length > 0) yield { ...metric, values };
-  }
+function added<T>(groups: Map<string, T[]>, text: string, one: T): void {
+  const group = groups.get(text);
+  if (group === undefined) groups.set(text, [one]);
+  else group.push(one);
 }
 
 function routeFigures(metrics: readonly Metric[], route: string): RouteFigures {
@@ -66,7 +70,7 @@ function routeFigures(metrics: readonly Metric[], route: string): RouteFigures {
   const kinds: Record<string, Readonly<Record<string, number>>> = {};
   let outcomes: Readonly<Record<string, number>> = {};
   let upstreamCalls = 0;
-  for (const { name, type, values } of labelled(metrics, 'route', route)) {
+  for (const { name, type, values } of metrics) {
     if (name === 'oneflight_requests_total') outcomes = byLabel(values, 'outcome');
     else if (name === 'oneflight_upstream_calls_total') upstreamCalls = sum(values);
     else if (type === 'histogram') {
@@ -85,7 +89,7 @@ function upstreamFigures(metrics: readonly Metric[], upstream: string): Upstream
   const others: Record<string, number> = {};
   let usable: Readonly<Record<string, number>> = {};
   let pending: Readonly<Record<string, number>> = {};
-  for (const { name, type, values } of labelled(metrics, 'upstream', upstream)) {
+  for (const { name, type, values } of metrics) {
     if (name === 'oneflight_upstream_usable') usable = byLabel(values, 'address');
     else if (name === 'oneflight_upstream_pending_requests') pending = byLabel(values, 'address');
     else if (type !== 'histogram') others[name] = sum(values);

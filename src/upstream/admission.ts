@@ -10,7 +10,8 @@ import type { ConnectionLimits } from '../config/config.js';
 
 /** A request that waits. */
 export interface Waiting {
-  readonly kind: 'keyed' | 'open';
+  /** `spare`: nobody waits for it. It has a place only while half of them are free, and never waits for one. */
+  readonly kind: 'keyed' | 'open' | 'spare';
   /** There is a place now, and it is its own. */
   admitted(): void;
   /** It has waited as long as it may. */
@@ -24,13 +25,13 @@ export class Admission {
   readonly #maxOpen: number;
   /** With the timer of each, in order. */
   readonly #waiting: Readonly<Record<Waiting['kind'], Map<Waiting, NodeJS.Timeout>>>;
-  readonly #placed: Record<Waiting['kind'], number> = { keyed: 0, open: 0 };
+  readonly #placed: Record<Waiting['kind'], number> = { keyed: 0, open: 0, spare: 0 };
   #isAdmitting = false;
 
   constructor(limits: ConnectionLimits) {
     this.#limits = limits;
     this.#maxOpen = Math.max(1, limits.max - Math.ceil(limits.max * KEPT_FOR_KEYED));
-    this.#waiting = { keyed: new Map(), open: new Map() };
+    this.#waiting = { keyed: new Map(), open: new Map(), spare: new Map() };
   }
 
   get waiting(): number {
@@ -44,7 +45,7 @@ export class Admission {
       this.#placed[kind]++;
       return 'placed';
     }
-    if (this.waiting >= this.#limits.queue) return 'full';
+    if (kind === 'spare' || this.waiting >= this.#limits.queue) return 'full';
     const overdue = () => {
       this.#waiting[kind].delete(request);
       request.overdue();
@@ -87,7 +88,9 @@ export class Admission {
   }
 
   #hasPlace(kind: Waiting['kind']): boolean {
-    const { keyed, open } = this.#placed;
-    return keyed + open < this.#limits.max && (kind === 'keyed' || open < this.#maxOpen);
+    const { keyed, open, spare } = this.#placed;
+    const all = keyed + open + spare;
+    if (kind === 'spare') return this.waiting === 0 && 2 * (all + 1) <= this.#limits.max;
+    return all < this.#limits.max && (kind === 'keyed' || open + spare < this.#maxOpen);
   }
 }

@@ -138,7 +138,7 @@ export class Attempts implements UpgradeSink, UpgradeExchange, Waiting {
     const count = ++this.#count;
     this.#address = address;
     address.pending++;
-    const connections = fresh ? 'fresh' : this.kind;
+    const connections = fresh ? 'fresh' : this.kind === 'keyed' ? 'keyed' : 'open';
     const request = this.#upstream.preservesHost ? this.#request : atHost(this.#request, address.host);
     const exchange =
       this.#upgrade === null ? address.forward(request, this, connections) : address.upgrade(request, this);

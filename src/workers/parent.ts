@@ -10,7 +10,7 @@ import cluster from 'node:cluster';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import { KnownRules } from '../app/known-rules.js';
-import { setLevelByOperator, takeLog } from '../app/log-level.js';
+import { auditBy, setLevelByOperator, takeLog } from '../app/log-level.js';
 import { tellOfReload } from '../app/telling.js';
 import { type Gateway, openableStore } from '../app.js';
 import type { Config, LogLevel } from '../config/config.js';
@@ -195,7 +195,7 @@ class Parent {
         keyHealth,
         keepMsOf: (route) => this.#rules.keepMsOf(route),
         isRule: (name) => this.#rules.isRule(name),
-        audit: (did, entry) => log.warn(entry, `${did} by an operator`),
+        audit: (did, entry) => auditBy(log, did, entry),
       },
       explain: async ({ request, values, store: ask }) => {
         const { Explainer } = await import('../explain/explaining.js');

@@ -137,7 +137,9 @@ t.test('a copy of content', async (t) => {
   };
   const ended = copyOf(8, 0, 'ab', 'cd');
   ended.end();
-  t.same(await ended.done, { kind: 'whole', content: Buffer.from('abcd') });
+  t.same(await ended.done, { kind: 'whole' });
+  t.notOk(budget.take(7), 'what is whole has its room until it is taken');
+  t.same(ended.take(), Buffer.from('abcd'));
   t.same(await copyOf(8, 9).done, { kind: 'too-large' }, 'as announced');
   t.same(await copyOf(8, 0, '12345', '6789').done, { kind: 'too-large' });
   const open = copyOf(8, 0, '123456');
@@ -146,7 +148,9 @@ t.test('a copy of content', async (t) => {
   t.same(await open.done, { kind: 'broken' });
   const again = copyOf(8, 0, '12345678');
   again.end();
-  t.equal((await again.done).kind, 'whole', 'what was dropped, and what is whole, is given back');
+  t.equal((await again.done).kind, 'whole', 'what was dropped, and what was taken, is given back');
   again.add(Buffer.from('9'));
+  again.drop();
+  t.equal(again.take().length, 0, 'nothing of it is kept');
   t.ok(budget.take(10));
 });

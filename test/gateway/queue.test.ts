@@ -316,7 +316,7 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
       const settled = await fetch(`${first.adminUrl}/flights/${listed[0].key}/settle`, {
         method: 'POST',
         headers: { 'content-type': 'application/json' },
-        body: '{"as":"free"}',
+        body: JSON.stringify({ as: 'free', flight: listed[0].flight, state: 'unknown' }),
       });
       t.equal(settled.status, 200);
       upstream.on('/held/x', answers({ content: 'free' }));

@@ -95,6 +95,13 @@ for (const [name, store, processes] of [
     t.equal(flights.length, 1);
     t.not(operation, flights[0]!.key, 'not the digest');
     t.not(operation, path);
+    const bypassed = await gateways[0]!.request({ method: 'POST', path: '/fenced/bypassed', headers: own });
+    t.match(bypassed.header('cache-status'), /fwd=bypass/);
+    t.same(
+      upstream.callsOf('/fenced/bypassed')[0]!.headerLines('x-fence'),
+      [],
+      'no client has a fence of its own making',
+    );
     await post(gateways[0]!, path, own, 'another');
     await post(gateways[0]!, path, [...own, 'Authorization', 'a']);
     t.equal(new Set(upstream.callsOf(path).map((call) => call.header('x-operation'))).size, 3);

@@ -76,6 +76,15 @@ async function settle(gateway: Gateway, key: string, as: object): Promise<Answer
   });
 }
 
+async function setLevel(gateway: Gateway, level: string): Promise<void> {
+  await request(gateway.adminUrl, {
+    method: 'PUT',
+    path: '/log-level',
+    headers: ['Content-Type', 'application/json'],
+    body: JSON.stringify({ level }),
+  });
+}
+
 /** The key of the one unknown flight that the action leaves behind. */
 async function newUnknown(gateway: Gateway, action: () => Promise<unknown>): Promise<Listed> {
   const before = new Set((await listed(gateway, 'unknown')).all.map((flight) => flight.key));
@@ -305,6 +314,29 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
     t.equal((await post(first, path)).header('idempotent-replayed'), 'true');
     t.equal(upstream.count(path), 2);
   });
+
+  t.test(
+    'who means an unknown outcome does not take away what was recorded meanwhile, and every word is written down',
+    async (t) => {
+      const [path, other] = ['/held/known-meanwhile', '/held/still-unknown'];
+      for (const one of [path, other]) upstream.on(one, resetsAfterReading);
+      const { key, flight } = await newUnknown(last, () => post(first, path));
+      t.equal((await settle(first, key, { as: 'response', status: 200, content: 'done' })).status, 200);
+      t.equal((await settle(last, key, { as: 'free', flight, state: 'unknown' })).status, 409);
+      t.equal((await settle(last, key, { as: 'free', flight, state: 'kept' })).status, 400);
+      t.equal((await post(last, path)).text, 'done');
+      t.equal(upstream.count(path), 1, 'no second execution');
+      const unknown = await newUnknown(last, () => post(first, other));
+      await setLevel(last, 'silent');
+      const meant = { flight: unknown.flight, state: 'unknown' };
+      t.equal((await settle(last, unknown.key, { as: 'free', ...meant })).status, 200);
+      const told = () => last.logs.some((line) => line.msg === 'settled by an operator' && line.key === unknown.key);
+      await eventually('the line of a silent log', told);
+      await setLevel(last, 'info');
+      upstream.on(other, answers({ content: 'again' }));
+      t.equal((await post(last, other)).text, 'again');
+    },
+  );
 
   t.test('settled while it is in flight: the leader can no longer publish', async (t) => {
     const path = '/held/settled-early';

@@ -45,6 +45,8 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
     route('broken'),
     route('never', ''),
     route('busy'),
+    route('spare', 'keep: 1m\n    maxRequests: 1\n    verify: 100%'),
+    route('faulty', 'keep: 1m\n    verify: 100%'),
     `
   - name: twice
     match: { path: "/twice/:id", methods: [POST] }
@@ -132,6 +134,28 @@ async function scenarios(t: Test, store: string, processes: number): Promise<voi
     gate.open();
     allEqual(t, await all, 200, 'x');
     await haveResults(gateways, 'broken', { failed: 1 });
+  });
+
+  await t.test('an answer that the upstream cannot give just now says nothing of the key', async () => {
+    upstream.on('/faulty/1', inTurn(answers({ content: 'x' }), answers({ status: 503 }), answers({ status: 404 })));
+    for (let turn = 1; turn <= 3; turn += 1) {
+      await get(0, '/faulty/1');
+      await upstream.arrived(turn, '/faulty/1');
+    }
+    await haveResults(gateways, 'faulty', { failed: 1, different: 1 });
+  });
+
+  await t.test("a call of a client takes a comparison's place", async (t) => {
+    const gate = new Gate();
+    const done = answers({ content: 'x' });
+    upstream.on('/spare/1', (call) => (call.ordinal === 1 ? done(call) : gated(gate, done)(call)));
+    upstream.on('/spare/2', done);
+    await get(0, '/spare/1');
+    t.equal((await get(0, '/spare/1')).text, 'x', 'what is kept');
+    await upstream.arrived(2, '/spare/1');
+    t.equal((await get(0, '/spare/2')).status, 200);
+    await haveResults(gateways, 'spare', { skipped: 1 });
+    gate.open();
   });
 
   await t.test('nobody waits for it, and only so many are made at a time', async (t) => {

@@ -55,13 +55,14 @@ const figures = (outcomes: Record<string, number>, upstreamCalls: number, wait: 
 const snapshot = (atS: number, of: Figures): Snapshot => ({
   atMs: atS * 1_000,
   health: { ready: true, checks: {}, config: null },
-  flights: { kind: 'listed', inFlight: [], unknown: [], extent: 'all', agoMs: 0 },
+  flights: { kind: 'listed', inFlight: [], unknown: [], extent: { inFlight: 'all', unknown: 'all' }, agoMs: 0 },
   figures: of,
 });
 
 t.test('outcomes come to totals, each in one of them', async (t) => {
-  const totals = totalsOf({ led: 5, collapsed: 4, hit: 3, 'in-flight': 2, 'wait-timeout': 1, passed: 7, left: 1 }, 12);
-  t.same(totals, { requests: 23, upstreamCalls: 12, coalesced: 4, replayed: 3, rejected: 2, failed: 1 });
+  const outcomes = { led: 5, collapsed: 4, hit: 3, 'in-flight': 2, 'wait-timeout': 1, passed: 7, observed: 2, left: 1 };
+  const totals = totalsOf(outcomes, 12);
+  t.same(totals, { requests: 25, upstreamCalls: 12, coalesced: 4, replayed: 3, rejected: 2, failed: 1 });
   t.equal(savedOf(totals), 7);
   t.same(allTotals(figures({ led: 1 }, 1)).requests, 1);
 });

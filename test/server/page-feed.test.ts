@@ -137,6 +137,7 @@ t.test('a slow answer is asked for less often, and holds nobody up', async (t) =
   const gate = new Gate();
   const look = new PacedLook({
     everyMs: 1,
+    restFactor: 10,
     ask: async () => {
       asked += 1;
       await (asked > 1 ? gate.opened : delay(30));

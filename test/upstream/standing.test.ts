@@ -68,6 +68,17 @@ class One implements Waiting {
   }
 }
 
+t.test('places: what nobody waits for has one only while half of them are free, and never waits', (t) => {
+  const admission = new Admission({ max: 4, queue: 4, waitMs: 60_000 });
+  const enter = (kind: Waiting['kind']) => admission.enter(new One(kind));
+  t.same([enter('open'), enter('spare'), enter('spare')], ['placed', 'placed', 'full']);
+  t.same([enter('keyed'), enter('keyed'), enter('keyed')], ['placed', 'placed', 'waits']);
+  admission.leave('spare');
+  t.equal(enter('spare'), 'full', 'who waits was there before');
+  t.equal(new Admission({ max: 1, queue: 4, waitMs: 1 }).enter(new One('spare')), 'full');
+  t.end();
+});
+
 t.test('places: a quarter is for calls with a key, which come first; each kind in order', async (t) => {
   const admission = new Admission({ max: 4, queue: 4, waitMs: 60_000 });
   const all = (['open', 'open', 'open', 'open', 'keyed', 'open', 'keyed'] as const).map((kind) => new One(kind));
