@@ -9,7 +9,11 @@ const RETRY_AFTER_S = 10;
 /** Adds `GET /events`. */
 export function addEvents(fastify: FastifyInstance, feed: Pick<PageFeed, 'isFull' | 'add'>): void {
   // An answer to HEAD would be a viewer that sees nothing.
-  fastify.get('/events', { exposeHeadRoute: false }, (_request, reply): FastifyReply | undefined => {
+  fastify.get('/events', { exposeHeadRoute: false }, (request, reply): FastifyReply | undefined => {
+    // The page fetches them. A window that a page of others has opened would take a viewer's place.
+    if (request.headers['sec-fetch-mode'] === 'navigate') {
+      return reply.code(403).send({ error: 'events are for the live page, which is at /' });
+    }
     if (feed.isFull) {
       return reply
         .code(503)

@@ -33,7 +33,9 @@ const CONTENT_SECURITY_POLICY = [
 export function addPage(fastify: FastifyInstance): void {
   for (const { path, file, type } of FILES) {
     fastify.get(path, async (_request, reply) => {
-      const content = await readFile(new URL(file, FOLDER));
+      const content = await readFile(new URL(file, FOLDER)).catch(() => null);
+      // Another version may have been installed over this one. Where it was is nobody's business.
+      if (content === null) return reply.code(404).send({ error: 'the files of the live page are gone' });
       return reply
         .headers({
           'content-type': type,

@@ -78,6 +78,12 @@ t.test('without a token, a name that somebody has made point here gets no page e
   t.equal((await gateway.admin('/')).status, 200);
 });
 
+t.test('a window that a page of others has opened is no viewer', async (t) => {
+  const gateway = await start(t);
+  const navigation = await gateway.sendAdmin({ path: '/events', headers: ['Sec-Fetch-Mode', 'navigate'] });
+  t.equal(navigation.status, 403);
+});
+
 t.test('viewers: few, made for once, and nothing without them', async (t) => {
   const gateway = await start(t);
   const looks = async () => (await gateway.metrics()).sum('oneflight_store_seconds_count', { operation: 'taken' });
