@@ -124,9 +124,11 @@ async function settleMeant(
 ): Promise<'settled' | 'absent' | 'other'> {
   if (flight === null || !isUnknown) return store.settle(key, as, flight);
   if ((await store.settleUnknown(key, flight, as, null)) === 'settled') return 'settled';
+  const all = await store.taken({ state: 'any', limit: Number.MAX_SAFE_INTEGER });
+  const taken = all.filter((one) => one.key === key);
+  if (taken.length === 0) return 'absent';
   // A turn of a queue has no answer that could be lost, and is no claim.
-  const unknown = await store.taken({ state: 'unknown', limit: Number.MAX_SAFE_INTEGER });
-  const isTurn = unknown.some((one) => one.key === key && one.flight === flight);
+  const isTurn = taken.some((one) => one.flight === flight && one.state === 'unknown');
   return isTurn ? store.settle(key, as, flight) : 'other';
 }
 
